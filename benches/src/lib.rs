@@ -1,0 +1,1 @@
+//! Figures against bare floors, taken in one run.

@@ -1,0 +1,1 @@
+//! The jail step: a small library without a runtime, and the executable `jail` that starts a worker under OS limits.

@@ -1,0 +1,1 @@
+//! The supervisor: starts workers, holds their deadlines, collects what they deliver.
