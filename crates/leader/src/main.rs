@@ -1,1 +1,3 @@
-fn main(){}
+//! Entry point.
+
+fn main() {}

@@ -1,1 +1,4 @@
 //! One agent: model client, tools, conversation log; alone in a terminal or under a leader.
+
+pub mod model;
+pub mod tools;

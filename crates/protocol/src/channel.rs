@@ -1,0 +1,225 @@
+//! What goes over a worker's stdin and stdout under a leader, method by method.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::job::ModelSpec;
+use crate::stats::Stats;
+use crate::status::{Status, StopReason};
+
+/// The version of the channel, `MAJOR.MINOR`; a worker and a leader must share the major.
+pub const PROTOCOL: &str = "1.0";
+
+/// Worker to leader, request: the first thing it says.
+pub const INITIALIZE: &str = "initialize";
+/// Worker to leader, request: a tool that the leader serves.
+pub const TOOLS_CALL: &str = "tools/call";
+/// Worker to leader: how far it is, at most 5 a second.
+pub const PROGRESS: &str = "agent/progress";
+/// Worker to leader: a text of its model.
+pub const OUTPUT: &str = "agent/output";
+/// Worker to leader: a piece of a text as it comes, only when asked for.
+pub const DELTA: &str = "agent/delta";
+/// Worker to leader: delivered messages are in its journal.
+pub const ACK: &str = "agent/ack";
+/// Worker to leader: its outcome.
+pub const FINISHED: &str = "agent/finished";
+/// Leader to worker: messages for the next turn boundary.
+pub const DELIVER: &str = "agent/deliver";
+/// Leader to worker: save and leave.
+pub const STOP: &str = "agent/stop";
+/// Leader to worker: come to an end soon.
+pub const WRAP_UP: &str = "agent/wrap_up";
+/// Leader to worker: its deadline changed.
+pub const DEADLINE: &str = "agent/deadline";
+/// Leader to worker, request: are you there.
+pub const PING: &str = "agent/ping";
+/// Jail to leader: the worker is about to be executed.
+pub const JAIL_STARTED: &str = "jail/started";
+/// Jail to leader: it was not.
+pub const JAIL_FAILED: &str = "jail/failed";
+/// Jail to leader: the tree has ended.
+pub const JAIL_ENDED: &str = "jail/ended";
+
+/// Whether two versions of the channel can talk: they share the part before the dot.
+pub fn same_major(ours: &str, theirs: &str) -> bool {
+    let major = |version: &str| version.split('.').next().unwrap_or("").to_owned();
+    !major(ours).is_empty() && major(ours) == major(theirs)
+}
+
+/// Params of [`INITIALIZE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitializeParams {
+    /// [`PROTOCOL`] of the worker.
+    pub protocol: String,
+    /// The worker's own version.
+    pub worker_version: String,
+}
+
+/// Result of [`INITIALIZE`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InitializeResult {
+    /// [`PROTOCOL`] of the leader.
+    pub protocol: String,
+    /// The tools that the leader serves to this agent, as `{"name", "description", "parameters"}`.
+    pub tools: Vec<Value>,
+    /// The model with its key.
+    pub model: ModelAccess,
+    /// Milliseconds until the deadline, counted from now.
+    pub remaining_ms: u64,
+}
+
+/// A model and the key for it. The only place where a key travels.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelAccess {
+    /// The model.
+    pub spec: ModelSpec,
+    /// The key; none for servers that want none.
+    #[serde(default)]
+    pub api_key: Option<String>,
+}
+
+impl std::fmt::Debug for ModelAccess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let key = if self.api_key.is_some() {
+            "set"
+        } else {
+            "none"
+        };
+        f.debug_struct("ModelAccess")
+            .field("spec", &self.spec)
+            .field("api_key", &key)
+            .finish()
+    }
+}
+
+/// Params of [`TOOLS_CALL`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolsCallParams {
+    /// The tool.
+    pub name: String,
+    /// Its parameters, an object.
+    pub arguments: Value,
+}
+
+/// Params of [`PROGRESS`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgressParams {
+    /// Counts so far.
+    pub stats: Stats,
+    /// What it does now, in its language, at most
+    /// [`crate::limits::LAST_ACTION_CHARS_MAX`] characters.
+    pub last_action: String,
+    /// `running`, `waiting` or `idle`.
+    pub state: Status,
+    /// The end of what its model or command printed last, at most
+    /// [`crate::limits::OUTPUT_TAIL_BYTES_MAX`] bytes.
+    #[serde(default)]
+    pub output_tail: String,
+}
+
+/// Params of [`OUTPUT`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputParams {
+    /// The text.
+    pub text: String,
+    /// Whether the turn ended with it.
+    #[serde(rename = "final")]
+    pub is_final: bool,
+}
+
+/// Params of [`DELTA`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeltaParams {
+    /// The piece.
+    pub text: String,
+}
+
+/// Params of [`ACK`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AckParams {
+    /// The ids of [`DeliveredMessage`]s that are in the journal.
+    pub message_ids: Vec<String>,
+}
+
+/// Params of [`FINISHED`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinishedParams {
+    /// Whether it reported success.
+    pub success: bool,
+    /// The report, or the last text.
+    pub summary: String,
+    /// Why it ended, when not by a success report.
+    #[serde(default)]
+    pub stop_reason: Option<StopReason>,
+    /// Counts at the end.
+    #[serde(default)]
+    pub stats: Stats,
+}
+
+/// Params of [`DELIVER`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliverParams {
+    /// In order.
+    pub messages: Vec<DeliveredMessage>,
+}
+
+/// One message for an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveredMessage {
+    /// Acknowledged by it.
+    pub id: String,
+    /// `task`, `message`, `ask`, `answer`, `notice`.
+    pub kind: String,
+    /// The sender's display name.
+    pub from: String,
+    /// The text.
+    pub content: String,
+}
+
+/// Params of [`STOP`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopParams {
+    /// Why: `deadline`, `terminated`, `leader_stopped`, …
+    pub reason: StopReason,
+    /// Until the kill.
+    pub grace_ms: u64,
+}
+
+/// Params of [`WRAP_UP`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrapUpParams {
+    /// Until the stop.
+    pub seconds_left: u64,
+}
+
+/// Params of [`DEADLINE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadlineParams {
+    /// Until the stop.
+    pub remaining_ms: u64,
+    /// Whether the clock stands still.
+    pub paused: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Provider;
+
+    #[test]
+    fn versions_must_share_their_major() {
+        assert!(same_major("1.0", "1.7"));
+        assert!(!same_major("1.0", "2.0"));
+        assert!(!same_major("1.0", ""));
+    }
+
+    #[test]
+    fn a_key_is_not_in_the_debug_text() {
+        let access = ModelAccess {
+            spec: ModelSpec::new("m", Provider::Openai, "http://127.0.0.1/v1", "x"),
+            api_key: Some("tok123456789".into()),
+        };
+        assert!(!format!("{access:?}").contains("tok123456789"));
+    }
+}

@@ -1,0 +1,204 @@
+//! Messages in the OpenAI chat shape, and the file `conversations.json` that holds them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::{AgentId, RoleId, TaskId};
+use crate::stats::Stats;
+use crate::status::{Status, StopReason};
+
+/// The `format` number of `conversations.json` that this version writes.
+pub const CONVERSATION_FORMAT: u32 = 1;
+
+/// Who a message is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Instructions, or a notice.
+    System,
+    /// The task, a reminder, another agent.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool's result.
+    Tool,
+}
+
+/// One call that the model wants made. `arguments` is the JSON text as the model wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Pairs the call with its result; unique within a conversation.
+    pub id: String,
+    /// Always `function`.
+    #[serde(rename = "type", default = "function_word")]
+    pub kind: String,
+    /// What to call.
+    pub function: FunctionCall,
+}
+
+fn function_word() -> String {
+    "function".to_owned()
+}
+
+/// A tool's name and the text of its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionCall {
+    /// The tool's name.
+    pub name: String,
+    /// JSON text; whether it parses is the tool layer's business.
+    pub arguments: String,
+}
+
+impl ToolCall {
+    /// A call in the shape that providers send.
+    pub fn new(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: impl Into<String>,
+    ) -> Self {
+        ToolCall {
+            id: id.into(),
+            kind: function_word(),
+            function: FunctionCall {
+                name: name.into(),
+                arguments: arguments.into(),
+            },
+        }
+    }
+}
+
+/// One message of a conversation. `content` is always written, as `null` when there is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who it is from.
+    pub role: Role,
+    /// Its text.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// The calls of an assistant's message, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// The call that a tool's message answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// A thinking model's thoughts, which some providers want back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+}
+
+impl Message {
+    fn plain(role: Role, content: impl Into<String>) -> Self {
+        Message {
+            role,
+            content: Some(content.into()),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            reasoning_content: None,
+        }
+    }
+
+    /// Instructions or a notice.
+    pub fn system(content: impl Into<String>) -> Self {
+        Message::plain(Role::System, content)
+    }
+
+    /// A user's message.
+    pub fn user(content: impl Into<String>) -> Self {
+        Message::plain(Role::User, content)
+    }
+
+    /// The result of the call `id`.
+    pub fn tool(id: impl Into<String>, content: impl Into<String>) -> Self {
+        Message {
+            tool_call_id: Some(id.into()),
+            ..Message::plain(Role::Tool, content)
+        }
+    }
+
+    /// An answer of the model.
+    pub fn assistant(content: Option<String>, tool_calls: Vec<ToolCall>) -> Self {
+        Message {
+            content,
+            tool_calls,
+            ..Message::plain(Role::Assistant, "")
+        }
+    }
+}
+
+/// What the run came to, once there is a report or an end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Whether the agent reported success (or ended in its completion's own way).
+    pub success: bool,
+    /// The report, or the last text.
+    pub summary: String,
+    /// Why it ended, when not by a success report.
+    #[serde(default)]
+    pub stop_reason: Option<StopReason>,
+}
+
+/// `conversations.json`. Unknown fields of a newer version are kept when it is rewritten.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConversationFile {
+    /// Version of this shape.
+    pub format: u32,
+    /// The agent's number.
+    pub agent_id: AgentId,
+    /// Which run wrote it; another run's file is not this run's result.
+    pub task_id: TaskId,
+    /// The agent's definition, if any.
+    #[serde(default)]
+    pub role_id: Option<RoleId>,
+    /// What it was to do, in a few words.
+    pub summary: String,
+    /// Where it stood when this was written.
+    pub status: Status,
+    /// RFC 3339, UTC.
+    pub created_at: String,
+    /// RFC 3339, UTC; null while it runs.
+    #[serde(default)]
+    pub completed_at: Option<String>,
+    /// All messages, first to last.
+    pub messages: Vec<Message>,
+    /// Counts so far.
+    #[serde(default)]
+    pub stats: Stats,
+    /// Null while it runs.
+    #[serde(default)]
+    pub result: Option<Outcome>,
+    /// What a newer version wrote beside these.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_its_content_key() {
+        let call = ToolCall::new("c1", "read_file", "{}");
+        let message = Message::assistant(None, vec![call]);
+        assert_eq!(
+            serde_json::to_value(&message).unwrap(),
+            serde_json::json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function",
+                 "function": {"name": "read_file", "arguments": "{}"}}]})
+        );
+        let bare: Message = serde_json::from_str(r#"{"role":"assistant"}"#).unwrap();
+        assert_eq!(bare, Message::assistant(None, Vec::new()));
+    }
+
+    #[test]
+    fn a_newer_file_keeps_what_this_version_does_not_know() {
+        let text = r#"{"format":1,"agent_id":1,"task_id":"sub_0190a6e0-0000","role_id":null,
+            "summary":"s","status":"running","created_at":"2026-03-10T12:00:00Z",
+            "completed_at":null,"messages":[],"stats":{"turns":2},"result":null,"later":[1]}"#;
+        let file: ConversationFile = serde_json::from_str(text).unwrap();
+        assert_eq!(file.stats.turns, 2);
+        assert_eq!(
+            serde_json::to_value(&file).unwrap()["later"],
+            serde_json::json!([1])
+        );
+    }
+}

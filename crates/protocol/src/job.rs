@@ -1,0 +1,238 @@
+//! `job.json`: everything a worker is started with, except the key of its model.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::{AgentId, ConversationId, RoleId, TaskId};
+use crate::limits;
+use crate::status::{Completion, Language, ThinkingMode};
+
+/// The `format` number of `job.json` that this version writes.
+pub const JOB_FORMAT: u32 = 1;
+/// The folder inside the deliverables dir that holds a run's own files.
+pub const AGENT_DIR: &str = ".subagent";
+/// The task's text, inside [`AGENT_DIR`].
+pub const TASK_FILE: &str = "task.md";
+/// The system prompt, inside [`AGENT_DIR`].
+pub const SYSTEM_PROMPT_FILE: &str = "system_prompt.md";
+/// The job, inside [`AGENT_DIR`].
+pub const JOB_FILE: &str = "job.json";
+/// The journal, inside [`AGENT_DIR`].
+pub const JOURNAL_FILE: &str = "journal.jsonl";
+/// The conversation, inside [`AGENT_DIR`].
+pub const CONVERSATION_FILE: &str = "conversations.json";
+/// The worker's stderr, inside [`AGENT_DIR`].
+pub const LOG_FILE: &str = "worker.log";
+/// How the tree ended, inside [`AGENT_DIR`].
+pub const EXIT_FILE: &str = "exit.json";
+/// Long tool results, inside [`AGENT_DIR`].
+pub const OUTPUTS_DIR: &str = "outputs";
+
+/// A whole spawn spec. `worker --job job.json` reproduces the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Version of this shape.
+    pub format: u32,
+    /// The leader's conversation; none for a worker alone.
+    #[serde(default)]
+    pub conversation: Option<ConversationId>,
+    /// The agent's own conversation.
+    pub sub_conversation_id: ConversationId,
+    /// The agent's number.
+    pub agent_id: AgentId,
+    /// Which run.
+    pub task_id: TaskId,
+    /// The agent's definition, if any.
+    #[serde(default)]
+    pub role_id: Option<RoleId>,
+    /// `子智能体1`, `Sub-agent 1`, or the definition's name and the number.
+    pub display_name: String,
+    /// What it is to do, in a few words.
+    pub summary: String,
+    /// In which language it is spoken to, already decided.
+    pub language: Language,
+    /// Absolute, links resolved.
+    pub workspace: PathBuf,
+    /// Relative to the workspace, normal components only.
+    pub deliverables_dir: PathBuf,
+    /// What else it may write, relative to the workspace.
+    #[serde(default)]
+    pub write_paths: Vec<PathBuf>,
+    /// What ends its turn without a tool call.
+    pub completion: Completion,
+    /// The tools granted to it, by name.
+    pub tools: Vec<String>,
+    /// The model, without its key.
+    pub model: ModelSpec,
+    /// Its bounds.
+    pub limits: JobLimits,
+    /// A folder whose texts stand in for the built-in prompts.
+    #[serde(default)]
+    pub prompts_dir: Option<PathBuf>,
+    /// RFC 3339, UTC.
+    pub created_at: String,
+    /// 1, and one more for each resume.
+    pub attempt: u32,
+    /// The run that this one takes up.
+    #[serde(default)]
+    pub resumes: Option<TaskId>,
+}
+
+/// The bounds of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobLimits {
+    /// The deadline, counted from `initialize`.
+    pub timeout_seconds: u32,
+    /// Answers of the model.
+    pub max_turns: u32,
+    /// From `agent/stop` to the kill.
+    pub grace_seconds: u32,
+    /// Waiting for an answer of another agent.
+    pub answer_timeout_seconds: u32,
+    /// Tokens of the whole run; none is no limit.
+    #[serde(default)]
+    pub max_total_tokens: Option<u64>,
+}
+
+impl Default for JobLimits {
+    fn default() -> Self {
+        JobLimits {
+            timeout_seconds: limits::TIMEOUT_SECONDS_DEFAULT,
+            max_turns: limits::MAX_TURNS_DEFAULT,
+            grace_seconds: limits::GRACE_SECONDS,
+            answer_timeout_seconds: limits::ANSWER_TIMEOUT_SECONDS,
+            max_total_tokens: None,
+        }
+    }
+}
+
+/// The dialect that a model is spoken to in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// Chat completions.
+    Openai,
+    /// Messages.
+    Anthropic,
+    /// A file of replies.
+    Script,
+}
+
+/// One `[models.KEY]`, resolved. It names where the key is, never the key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSpec {
+    /// The key in the configuration, or `env` / `flag` where it comes from there.
+    pub key: String,
+    /// The dialect.
+    pub provider: Provider,
+    /// Up to and including the version part, such as `https://host/v1`; unused by `script`.
+    #[serde(default)]
+    pub base_url: String,
+    /// The model's name at its provider; for `script` the path of the file of replies.
+    pub model: String,
+    /// The environment variable that holds the key; none for servers that want none.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    /// The most tokens of one answer; none leaves it to the provider.
+    #[serde(default)]
+    pub max_output_tokens: Option<u32>,
+    /// The model's context window, in tokens.
+    #[serde(default)]
+    pub context_tokens: Option<u32>,
+    /// Whether answers are streamed.
+    #[serde(default = "yes")]
+    pub stream: bool,
+    /// Whether `reasoning_content` goes back with an assistant's tool calls.
+    #[serde(default = "yes")]
+    pub send_reasoning: bool,
+    /// What stands for the content of an assistant's message that has none: null or "".
+    #[serde(default)]
+    pub empty_content: EmptyContent,
+    /// How hard the model is to think.
+    #[serde(default)]
+    pub thinking_mode: Option<ThinkingMode>,
+    /// Body fields for each thinking mode, by its word.
+    #[serde(default)]
+    pub thinking: BTreeMap<String, Map<String, Value>>,
+    /// Headers beside our own.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// Body fields beside our own, such as `temperature` and `tool_choice`.
+    #[serde(default)]
+    pub body: Map<String, Value>,
+    /// The four time-outs but the whole turn, which is what is left of the deadline.
+    #[serde(default)]
+    pub timeouts: ModelTimeouts,
+    /// Price of a million prompt tokens, in the user's currency.
+    #[serde(default)]
+    pub price_prompt: Option<f64>,
+    /// Price of a million completion tokens.
+    #[serde(default)]
+    pub price_completion: Option<f64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl ModelSpec {
+    /// A spec with nothing but the necessary; the rest as configured by nobody.
+    pub fn new(key: &str, provider: Provider, base_url: &str, model: &str) -> Self {
+        ModelSpec {
+            key: key.to_owned(),
+            provider,
+            base_url: base_url.to_owned(),
+            model: model.to_owned(),
+            api_key_env: None,
+            max_output_tokens: None,
+            context_tokens: None,
+            stream: true,
+            send_reasoning: true,
+            empty_content: EmptyContent::default(),
+            thinking_mode: None,
+            thinking: BTreeMap::new(),
+            headers: BTreeMap::new(),
+            body: Map::new(),
+            timeouts: ModelTimeouts::default(),
+            price_prompt: None,
+            price_completion: None,
+        }
+    }
+}
+
+/// What a provider wants for content that is not there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmptyContent {
+    /// `"content": null`.
+    #[default]
+    Null,
+    /// `"content": ""`.
+    Empty,
+}
+
+/// Three of the four time-outs of a model call, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelTimeouts {
+    /// To connect.
+    pub connect_seconds: u32,
+    /// To the first byte of the answer.
+    pub first_byte_seconds: u32,
+    /// Between two pieces of it.
+    pub gap_seconds: u32,
+}
+
+impl Default for ModelTimeouts {
+    fn default() -> Self {
+        ModelTimeouts {
+            connect_seconds: limits::MODEL_CONNECT_SECONDS,
+            first_byte_seconds: limits::MODEL_FIRST_BYTE_SECONDS,
+            gap_seconds: limits::MODEL_GAP_SECONDS,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Every bound that both sides must agree on, named with its unit.
+
+/// One line on the channel or the control socket, without its newline.
+pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Lines that are no valid frame, kept for the log, per worker.
+pub const JUNK_BYTES_MAX: usize = 1024 * 1024;
+/// A worker's stderr in worker.log: head and tail together.
+pub const WORKER_LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
+/// The task text of one agent.
+pub const TASK_BYTES_MAX: usize = 200_000;
+/// A summary: wanted range in Unicode scalar values.
+pub const SUMMARY_CHARS_WANTED: std::ops::RangeInclusive<usize> = 10..=30;
+/// A summary longer than this is refused.
+pub const SUMMARY_CHARS_MAX: usize = 200;
+/// A report's summary: wanted range in Unicode scalar values.
+pub const REPORT_CHARS_WANTED: std::ops::RangeInclusive<usize> = 50..=200;
+/// A report's summary longer than this is refused.
+pub const REPORT_CHARS_MAX: usize = 4_000;
+/// A result as the caller's model sees it.
+pub const RESULT_BYTES_MAX: usize = 8 * 1024;
+/// Names of files in a result for a model.
+pub const RESULT_NAMES_BYTES_MAX: usize = 2 * 1024;
+/// Names of files in a result for people and manifests.
+pub const RESULT_NAMES_MAX: usize = 1_000;
+/// Entries that a walk of a deliverables dir visits before it gives up counting.
+pub const DELIVERABLES_ENTRIES_MAX: usize = 1_000_000;
+/// A tool result longer than this goes to a file, with head and tail in the message.
+pub const TOOL_RESULT_CHARS_MAX: usize = 30_000;
+/// conversations.json as the leader is willing to read it.
+pub const CONVERSATION_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// `agent/progress` notifications per second.
+pub const PROGRESS_PER_SECOND_MAX: u32 = 5;
+/// `last_output` and `output_tail` of an agent.
+pub const OUTPUT_TAIL_BYTES_MAX: usize = 2 * 1024;
+/// `last_action` of an agent.
+pub const LAST_ACTION_CHARS_MAX: usize = 200;
+
+/// Agents that may use a model at once.
+pub const MAX_CONCURRENT_DEFAULT: u32 = 5;
+/// The most that `limits.max_concurrent` may say.
+pub const MAX_CONCURRENT_MAX: u32 = 1_000;
+/// The most live processes, busy or not, that `limits.max_live` may say.
+pub const MAX_LIVE_MAX: u32 = 5_000;
+/// The least default of `limits.max_live`.
+pub const MAX_LIVE_DEFAULT_MIN: u32 = 20;
+/// A run's deadline when nobody says one, in seconds.
+pub const TIMEOUT_SECONDS_DEFAULT: u32 = 600;
+/// The least deadline that a model may ask for, in seconds.
+pub const TIMEOUT_SECONDS_MIN: u32 = 60;
+/// The greatest deadline, in seconds.
+pub const TIMEOUT_SECONDS_MAX: u32 = 3_600;
+/// From spawn to `initialize`, in seconds.
+pub const START_TIMEOUT_SECONDS: u32 = 10;
+/// From `agent/stop` to the kill, in seconds.
+pub const GRACE_SECONDS: u32 = 5;
+/// The greatest grace, in seconds.
+pub const GRACE_SECONDS_MAX: u32 = 60;
+/// From `agent/stop` to SIGTERM at the latest, in milliseconds; half the grace when that is less.
+pub const TERM_AFTER_MS_MAX: u64 = 2_000;
+/// From the kill to a verified empty tree, in milliseconds.
+pub const EMPTY_WITHIN_MS: u64 = 2_000;
+/// Waiting for an answer, in seconds.
+pub const ANSWER_TIMEOUT_SECONDS: u32 = 600;
+/// A wait for other agents, in seconds.
+pub const WAIT_SECONDS_MAX: u32 = 600;
+/// In the queue, in seconds.
+pub const QUEUE_TIMEOUT_SECONDS: u32 = 3_600;
+/// Turns of an agent when nobody says otherwise.
+pub const MAX_TURNS_DEFAULT: u32 = 50;
+/// Reminders in a row without a tool call between.
+pub const REMINDERS_MAX: u32 = 3;
+/// The same call with the same result: the model is told.
+pub const LOOP_WARN_COUNT: u32 = 3;
+/// The same call with the same result: the run is stopped.
+pub const LOOP_STOP_COUNT: u32 = 5;
+/// Answers in a row that were cut at the model's output limit.
+pub const OUTPUT_LIMIT_RETRIES_MAX: u32 = 3;
+/// The time warning comes when this share of the deadline has passed, in percent.
+pub const TIME_WARNING_PERCENT: u32 = 80;
+
+/// A command's time-out when the model says none, in seconds.
+pub const COMMAND_SECONDS_DEFAULT: u32 = 120;
+/// The greatest time-out of a command, in seconds.
+pub const COMMAND_SECONDS_MAX: u32 = 600;
+/// From a command's SIGTERM to its SIGKILL, in milliseconds.
+pub const COMMAND_GRACE_MS: u64 = 1_000;
+
+/// Retries of one model call.
+pub const MODEL_RETRIES_MAX: u32 = 5;
+/// To connect to a model, in seconds.
+pub const MODEL_CONNECT_SECONDS: u32 = 10;
+/// To the first byte of an answer, in seconds.
+pub const MODEL_FIRST_BYTE_SECONDS: u32 = 180;
+/// Between two pieces of an answer, in seconds.
+pub const MODEL_GAP_SECONDS: u32 = 60;
+/// A whole answer of a model, in bytes.
+pub const MODEL_REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -1,0 +1,45 @@
+//! What an agent has used and done so far.
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens as the provider counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenUsage {
+    /// Tokens sent.
+    pub prompt: u64,
+    /// Tokens received.
+    pub completion: u64,
+    /// Both, as the provider adds them up.
+    pub total: u64,
+}
+
+impl TokenUsage {
+    /// Adds one answer's usage, without overflow.
+    pub fn add(&mut self, other: TokenUsage) {
+        self.prompt = self.prompt.saturating_add(other.prompt);
+        self.completion = self.completion.saturating_add(other.completion);
+        self.total = self.total.saturating_add(other.total);
+    }
+}
+
+/// Counts of one agent's work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stats {
+    /// Whole seconds of monotonic time since the agent's clock started.
+    pub runtime_seconds: u64,
+    /// Successful calls of `read_file`.
+    pub files_read: u64,
+    /// Calls of `search_workspace` and `web_search`.
+    pub searches: u64,
+    /// Calls of `extract_webpage`.
+    pub web_pages: u64,
+    /// Calls of `run_command` that started a process.
+    pub commands: u64,
+    /// Successful calls of `write_file` and `edit_file`.
+    pub files_written: u64,
+    /// Answers of the model.
+    pub turns: u64,
+    /// Tokens of all answers.
+    pub token_usage: TokenUsage,
+}

@@ -1,0 +1,130 @@
+//! What the loop asks of a model, whatever its dialect.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use protocol::conversation::{Message, ToolCall};
+use protocol::stats::TokenUsage;
+use serde_json::Value;
+
+/// One tool as it is offered to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferedTool {
+    /// Its name.
+    pub name: String,
+    /// What it does, in the agent's language.
+    pub description: String,
+    /// The JSON Schema of its parameters.
+    pub parameters: Value,
+}
+
+/// One question to a model: the whole conversation and the tools.
+#[derive(Debug)]
+pub struct ModelRequest<'a> {
+    /// First to last.
+    pub messages: &'a [Message],
+    /// In order; may be empty.
+    pub tools: &'a [OfferedTool],
+    /// What is left of the agent's deadline; the call never takes longer.
+    pub within: Duration,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishKind {
+    /// The model was done, with text, calls, or both.
+    Done,
+    /// It was cut at its output limit; its last call may be torn and must not be run.
+    Length,
+}
+
+/// One whole answer. Call ids are already unique within the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelReply {
+    /// Its text, if any.
+    pub content: Option<String>,
+    /// Its thoughts, where the provider sends them.
+    pub reasoning_content: Option<String>,
+    /// Its calls, in order.
+    pub tool_calls: Vec<ToolCall>,
+    /// Why it ended.
+    pub finish: FinishKind,
+    /// What it cost, where the provider says so.
+    pub usage: Option<TokenUsage>,
+}
+
+/// What kind of failure it is that retries could not mend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// Could not connect.
+    Connect,
+    /// Wrong key, or no right to this model (401, 403).
+    Auth,
+    /// The request is refused and will be again (400, 404, 422 …).
+    Refused,
+    /// The conversation is longer than the model's context.
+    ContextTooLong,
+    /// Too many requests, or the server failed, after all retries.
+    Server,
+    /// No first byte, or no further byte, in time, after all retries.
+    Stalled,
+    /// The stream broke, after all retries.
+    Cut,
+    /// An answer that is none (HTML, empty choices …), after all retries.
+    BadReply,
+    /// The agent's deadline came first.
+    Deadline,
+    /// The script has no further reply, or can't be read.
+    Script,
+}
+
+/// A model call that failed for good.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// The kind.
+    pub kind: ModelErrorKind,
+    /// Status, provider's words (at most 200 characters), what to check; never the key.
+    pub message: String,
+    /// Requests made for this call.
+    pub requests: u32,
+}
+
+/// What a call tells while it goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelEvent {
+    /// A request was sent; the first is 1.
+    Sent {
+        /// Which try.
+        attempt: u32,
+    },
+    /// A piece of text came.
+    Text(String),
+    /// What was received so far is thrown away; a new try follows after the pause.
+    Retry {
+        /// The try that failed.
+        attempt: u32,
+        /// Why.
+        why: String,
+        /// Until the next one.
+        pause: Duration,
+    },
+}
+
+/// Where a call's events go. It must not block.
+pub type EventSink<'a> = &'a mut (dyn FnMut(ModelEvent) + Send);
+
+/// A boxed future, so that dialects can stand in one list.
+pub type ReplyFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<ModelReply, ModelError>> + Send + 'a>>;
+
+/// A model in some dialect. A call may be dropped at any await point; the model stays usable.
+pub trait Model: Send + std::fmt::Debug {
+    /// Asks once, with all retries and time-outs inside.
+    fn complete<'a>(
+        &'a mut self,
+        request: ModelRequest<'a>,
+        events: EventSink<'a>,
+    ) -> ReplyFuture<'a>;
+}

@@ -1,0 +1,74 @@
+//! What a tool is to the loop, and the list of them all.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use protocol::error::ToolError;
+use protocol::status::Language;
+use serde_json::Value;
+
+/// What a tool may know of the agent it works for. One per run; it is never changed.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    /// Absolute, links resolved.
+    pub workspace: PathBuf,
+    /// Absolute.
+    pub deliverables_dir: PathBuf,
+    /// Absolute: `.subagent/` in the deliverables dir, where long outputs go.
+    pub agent_dir: PathBuf,
+    /// What it may write, absolute; empty means the whole workspace.
+    pub write_scope: Vec<PathBuf>,
+    /// In which language it is spoken to.
+    pub language: Language,
+    /// Environment variables that commands must not see (names).
+    pub hidden_env: Vec<String>,
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolOutput {
+    /// What the model gets: a text, or an object that is written as JSON.
+    pub value: Value,
+    /// What it counts as.
+    pub tally: Tally,
+}
+
+/// What a successful call adds to the agent's counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Files read.
+    pub files_read: u64,
+    /// Searches.
+    pub searches: u64,
+    /// Commands that started a process.
+    pub commands: u64,
+    /// Files written.
+    pub files_written: u64,
+}
+
+/// What a failed call leaves: the failure, and what it counts as all the same.
+pub type ToolResult = Result<ToolOutput, ToolError>;
+
+/// A boxed future, so that tools can stand in one list.
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
+
+/// One tool. A call may be dropped at any await point (deadline, stop); what it started must
+/// then be ended by its own drop guards.
+pub trait Tool: Send + Sync + std::fmt::Debug {
+    /// Its name, as in [`protocol::tool::worker::WORKER_TOOLS`].
+    fn name(&self) -> &'static str;
+
+    /// What an agent that runs this call is doing, for `last_action`, in its language.
+    fn action(&self, arguments: &str, language: Language) -> String;
+
+    /// Runs one call. `arguments` is the JSON text as the model wrote it; `within` is what is
+    /// left of the agent's deadline.
+    fn call<'a>(
+        &'a self,
+        context: &'a ToolContext,
+        arguments: &'a str,
+        within: Duration,
+    ) -> ToolFuture<'a>;
+}
