@@ -1,1 +1,3 @@
 //! The supervisor: starts workers, holds their deadlines, collects what they deliver.
+
+pub mod driver;
