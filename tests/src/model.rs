@@ -1,0 +1,211 @@
+//! A model server for faults and records: it answers chat completions by script, or misbehaves.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::script::Turn;
+
+/// What the server does with every request.
+#[derive(Debug, Clone)]
+pub enum Behaviour {
+    /// Replies with the turn whose number is the count of assistant messages so far; the last one
+    /// is repeated. Stateless, so that any number of agents can share it.
+    Turns(Vec<Turn>),
+    /// Takes the request and says nothing more.
+    Silent,
+    /// Answers with this status, content type and body.
+    Fixed(u16, &'static str, String),
+}
+
+/// A running server; it stops when dropped.
+#[derive(Debug)]
+pub struct ModelServer {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Value>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl ModelServer {
+    /// Starts one on a free port of the loopback interface.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn start(behaviour: Behaviour) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
+        // Shared with the connection threads, which only append; a message queue would need a
+        // thread of its own to be asked.
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (log, flag) = (Arc::clone(&requests), Arc::clone(&stop));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if flag.load(Ordering::SeqCst) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                let (behaviour, log, flag) =
+                    (behaviour.clone(), Arc::clone(&log), Arc::clone(&flag));
+                thread::spawn(move || converse(stream, &behaviour, &log, &flag));
+            }
+        });
+        ModelServer {
+            address,
+            requests,
+            stop,
+        }
+    }
+
+    /// What goes into `base_url`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The bodies of all requests so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.requests
+            .lock()
+            .expect("appending does not panic")
+            .clone()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        // One more connection wakes the accepting thread so that it sees the flag.
+        TcpStream::connect(self.address).ok();
+    }
+}
+
+fn converse(
+    stream: TcpStream,
+    behaviour: &Behaviour,
+    log: &Mutex<Vec<Value>>,
+    stop: &AtomicBool,
+) -> Option<()> {
+    let mut writer = stream.try_clone().ok()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let line = line.trim();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        log.lock()
+            .expect("appending does not panic")
+            .push(body.clone());
+        match behaviour {
+            Behaviour::Silent => {
+                while !stop.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                return None;
+            }
+            Behaviour::Fixed(status, kind, text) => respond(&mut writer, *status, kind, text)?,
+            Behaviour::Turns(turns) => {
+                let turn = turn_for(&body, turns);
+                let (kind, text) = encode(&turn, &body);
+                respond(&mut writer, 200, kind, &text)?;
+            }
+        }
+    }
+}
+
+fn respond(writer: &mut TcpStream, status: u16, kind: &str, text: &str) -> Option<()> {
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        text.len()
+    );
+    writer.write_all(head.as_bytes()).ok()?;
+    writer.write_all(text.as_bytes()).ok()
+}
+
+fn turn_for(body: &Value, turns: &[Turn]) -> Turn {
+    let messages = body["messages"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let done = messages
+        .iter()
+        .filter(|message| message["role"] == "assistant")
+        .count();
+    let mut turn = turns
+        .get(done)
+        .or(turns.last())
+        .cloned()
+        .unwrap_or(Turn::text("nothing"));
+    while let Turn::Late(delay_ms, inner) = turn {
+        thread::sleep(Duration::from_millis(delay_ms));
+        turn = *inner;
+    }
+    turn
+}
+
+/// The turn as a chat completion, streamed when the request asks for it.
+fn encode(turn: &Turn, body: &Value) -> (&'static str, String) {
+    let (content, calls) = match turn {
+        Turn::Text(text) => (json!(text), None),
+        Turn::Calls(calls) => {
+            let turn_number = body["messages"].as_array().map_or(0, Vec::len);
+            let calls = calls
+                .iter()
+                .enumerate()
+                .map(|(index, (name, arguments))| {
+                    json!({"index": index, "id": format!("c{turn_number}_{index}"),
+                           "type": "function",
+                           "function": {"name": name, "arguments": arguments.to_string()}})
+                })
+                .collect::<Vec<_>>();
+            (Value::Null, Some(calls))
+        }
+        Turn::Late(_, inner) => return encode(inner, body),
+    };
+    let finish = if calls.is_some() {
+        "tool_calls"
+    } else {
+        "stop"
+    };
+    let mut message = json!({"role": "assistant", "content": content});
+    if let Some(calls) = calls {
+        message["tool_calls"] = json!(calls);
+    }
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+    if body["stream"] != json!(true) {
+        let choice = json!({"index": 0, "message": message, "finish_reason": finish});
+        return (
+            "application/json",
+            json!({"choices": [choice], "usage": usage}).to_string(),
+        );
+    }
+    let chunk = |choices: Value| json!({"object": "chat.completion.chunk", "choices": choices});
+    let first = chunk(json!([{"index": 0, "delta": message, "finish_reason": null}]));
+    let last = chunk(json!([{"index": 0, "delta": {}, "finish_reason": finish}]));
+    let mut counted = chunk(json!([]));
+    counted["usage"] = usage;
+    let text: String = [first, last, counted]
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
+    ("text/event-stream", text + "data: [DONE]\n\n")
+}
