@@ -26,6 +26,10 @@ pub const RESULT_NAMES_MAX: usize = 1_000;
 pub const DELIVERABLES_ENTRIES_MAX: usize = 1_000_000;
 /// A tool result longer than this goes to a file, with head and tail in the message.
 pub const TOOL_RESULT_CHARS_MAX: usize = 30_000;
+/// An agent's report inside a notice.
+pub const NOTICE_REPORT_BYTES_MAX: usize = 4 * 1024;
+/// One file of prompts of the user's own.
+pub const PROMPT_FILE_BYTES_MAX: usize = 64 * 1024;
 /// conversations.json as the leader is willing to read it.
 pub const CONVERSATION_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// `agent/progress` notifications per second.
