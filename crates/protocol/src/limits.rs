@@ -99,3 +99,26 @@ pub const MODEL_FIRST_BYTE_SECONDS: u32 = 180;
 pub const MODEL_GAP_SECONDS: u32 = 60;
 /// A whole answer of a model, in bytes.
 pub const MODEL_REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// One event of a streamed answer, in bytes.
+pub const MODEL_EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What is read of an answer that is an error, in bytes.
+pub const MODEL_ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+/// What is shown of an answer that is an error, in characters.
+pub const MODEL_ERROR_CHARS_MAX: usize = 200;
+/// Retries of one model call because the model was silent.
+pub const MODEL_STALL_RETRIES_MAX: u32 = 2;
+/// Retries of one model call because its answer broke after some of it was there.
+pub const MODEL_LATE_CUT_RETRIES_MAX: u32 = 1;
+/// Retries of one model call because a good status came with something that is no answer.
+pub const MODEL_BAD_REPLY_RETRIES_MAX: u32 = 2;
+/// The longest first pause before a retry, in milliseconds; it doubles with each retry.
+pub const MODEL_BACKOFF_MS_BASE: u64 = 500;
+/// The longest pause before a retry that the server did not ask for, in milliseconds.
+pub const MODEL_BACKOFF_MS_MAX: u64 = 30_000;
+/// How long the end of a stream is waited for once the answer is whole, in milliseconds.
+pub const MODEL_AFTER_FINISH_MS: u64 = 5_000;
+/// How long a stream that has said its last word may take to close, in milliseconds; then its
+/// connection is given up.
+pub const MODEL_DRAIN_MS: u64 = 50;
+/// A file of scripted replies, in bytes.
+pub const SCRIPT_BYTES_MAX: u64 = 8 * 1024 * 1024;

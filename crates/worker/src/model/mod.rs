@@ -1,12 +1,20 @@
 //! What the loop asks of a model, whatever its dialect.
 
+mod call_ids;
+mod open;
+mod script;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use protocol::conversation::{Message, ToolCall};
 use protocol::stats::TokenUsage;
+use serde::Deserialize;
 use serde_json::Value;
+
+pub use open::{RunFacts, open};
+pub use script::Script;
 
 /// One tool as it is offered to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +43,8 @@ pub struct ModelRequest<'a> {
 pub enum FinishKind {
     /// The model was done, with text, calls, or both.
     Done,
-    /// It was cut at its output limit; its last call may be torn and must not be run.
+    /// It was cut at its output limit. A call that was torn by it is left out; those before it
+    /// are whole.
     Length,
 }
 
@@ -55,7 +64,8 @@ pub struct ModelReply {
 }
 
 /// What kind of failure it is that retries could not mend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelErrorKind {
     /// Could not connect.
     Connect,
@@ -127,4 +137,8 @@ pub trait Model: Send + std::fmt::Debug {
         request: ModelRequest<'a>,
         events: EventSink<'a>,
     ) -> ReplyFuture<'a>;
+
+    /// Requests that left this process so far, those of failed and dropped calls included, so
+    /// that the count can be compared with the provider's. A script makes none.
+    fn requests(&self) -> u64;
 }
