@@ -45,6 +45,8 @@ words!(
         AlreadyEnded = "already_ended",
         /// The agent has ended; the call needs a live one.
         AgentEnded = "agent_ended",
+        /// It ended without success; its stop reason says why.
+        AgentFailed = "agent_failed",
         /// The process could not be started.
         SpawnFailed = "spawn_failed",
         /// The confinement that is required can't be had.

@@ -114,6 +114,65 @@ pub struct StartedResult {
     pub warnings: Vec<String>,
 }
 
+/// The result of a terminate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminatedResult {
+    /// Always true: the tree is gone.
+    pub success: bool,
+    /// The agent's number.
+    pub agent_id: AgentId,
+    /// Which run.
+    pub task_id: TaskId,
+    /// Its definition, if any.
+    pub role_id: Option<RoleId>,
+    /// Its name.
+    pub display_name: String,
+    /// `terminated`, or how it ended when its own end came first.
+    pub status: Status,
+    /// Why it ended, when not by a success report.
+    pub stop_reason: Option<StopReason>,
+    /// One line for the caller, in the agent's language.
+    pub message: String,
+    /// Whether it left files although it did not succeed.
+    pub partial_results: bool,
+    /// Relative to the workspace.
+    pub deliverables_dir: String,
+    /// See [`Deliverables::files`].
+    pub deliverables_files: Vec<String>,
+    /// Whether names were left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deliverables_truncated: bool,
+    /// All files, given when names were left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliverables_count: Option<u64>,
+}
+
+/// An agent that a wait did not see end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StillRunning {
+    /// The agent's number.
+    pub agent_id: AgentId,
+    /// Its definition, if any.
+    pub role_id: Option<RoleId>,
+    /// Its name.
+    pub display_name: String,
+    /// Where it stands.
+    pub status: Status,
+}
+
+/// The result of a wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WaitResult {
+    /// Always true: nothing has failed, whatever the ends are.
+    pub success: bool,
+    /// Whether the time was over before the wait was.
+    pub timed_out: bool,
+    /// Who has ended (or is idle), in the order in which the call named them.
+    pub agents: Vec<AgentResult>,
+    /// Who has not.
+    pub running: Vec<StillRunning>,
+}
+
 /// One entry of a status answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentStatus {

@@ -1,0 +1,536 @@
+//! The life of one agent as a state machine. [`apply`] is the only writer of a state.
+//!
+//! Whatever the machine does not decide (who is asked first, what a result looks like, when a
+//! timer is due) lies around it; docs/lifecycle.md is generated from it.
+
+use protocol::status::{Status, StopReason};
+use serde::{Deserialize, Serialize};
+
+/// What a live agent does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// It may use its model.
+    Busy,
+    /// It waits for an answer or an approval.
+    Waiting,
+    /// It has ended a round and waits for the next message.
+    Idle,
+}
+
+/// Why an agent is being stopped. The first cause wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopCause {
+    /// It reported its outcome, and is given the grace to leave by itself.
+    Finished,
+    /// It did not say `initialize` in time.
+    StartTimeout,
+    /// It broke a rule of the channel that its call depended on.
+    ProtocolError,
+    /// Its deadline passed.
+    Deadline,
+    /// It was idle for too long.
+    IdleTimeout,
+    /// It agreed to a request to shut down.
+    ShutdownApproved,
+    /// Someone asked for its end.
+    Terminated,
+    /// The leader was told to stop.
+    LeaderStopped,
+    /// Its conversation was closed.
+    ConversationClosed,
+}
+
+impl StopCause {
+    /// Every cause, in the order of the documentation.
+    pub const ALL: &'static [StopCause] = &[
+        StopCause::Finished,
+        StopCause::StartTimeout,
+        StopCause::ProtocolError,
+        StopCause::Deadline,
+        StopCause::IdleTimeout,
+        StopCause::ShutdownApproved,
+        StopCause::Terminated,
+        StopCause::LeaderStopped,
+        StopCause::ConversationClosed,
+    ];
+
+    /// The word for it in `agent/stop` and in an end that it decides; none for an agent that only
+    /// lingers after its report, which is not told to stop.
+    pub fn reason(self) -> Option<StopReason> {
+        match self {
+            StopCause::Finished => None,
+            StopCause::StartTimeout => Some(StopReason::StartTimeout),
+            StopCause::ProtocolError => Some(StopReason::ProtocolError),
+            StopCause::Deadline => Some(StopReason::Deadline),
+            StopCause::IdleTimeout => Some(StopReason::IdleTimeout),
+            StopCause::ShutdownApproved => Some(StopReason::ShutdownApproved),
+            StopCause::Terminated => Some(StopReason::Terminated),
+            StopCause::LeaderStopped => Some(StopReason::LeaderStopped),
+            StopCause::ConversationClosed => Some(StopReason::ConversationClosed),
+        }
+    }
+
+    /// The end that this cause decides whatever the agent reports after it; none when what the
+    /// agent reported, or left in its files, still counts.
+    fn decides(self) -> Option<End> {
+        match self {
+            StopCause::Finished | StopCause::StartTimeout | StopCause::ProtocolError => None,
+            StopCause::Deadline => Some(End::TimedOut),
+            StopCause::IdleTimeout => Some(End::Terminated(StopReason::IdleTimeout)),
+            StopCause::ShutdownApproved => Some(End::Terminated(StopReason::ShutdownApproved)),
+            StopCause::Terminated => Some(End::Terminated(StopReason::Terminated)),
+            StopCause::LeaderStopped => Some(End::Terminated(StopReason::LeaderStopped)),
+            StopCause::ConversationClosed => Some(End::Terminated(StopReason::ConversationClosed)),
+        }
+    }
+}
+
+/// What the agent said of its outcome, as far as the machine needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Report {
+    /// Whether it succeeded.
+    pub success: bool,
+    /// Why not.
+    pub reason: Option<StopReason>,
+}
+
+/// How an agent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// With a success report, and its tree has ended.
+    Completed,
+    /// Without one.
+    Failed(StopReason),
+    /// At its deadline.
+    TimedOut,
+    /// Because someone asked for it.
+    Terminated(StopReason),
+    /// Its leader died while it ran.
+    Interrupted,
+}
+
+impl End {
+    /// The wire word.
+    pub fn status(self) -> Status {
+        match self {
+            End::Completed => Status::Completed,
+            End::Failed(_) => Status::Failed,
+            End::TimedOut => Status::TimedOut,
+            End::Terminated(_) => Status::Terminated,
+            End::Interrupted => Status::Interrupted,
+        }
+    }
+
+    /// Why, when not by a success report.
+    pub fn reason(self) -> Option<StopReason> {
+        match self {
+            End::Completed => None,
+            End::Failed(reason) | End::Terminated(reason) => Some(reason),
+            End::TimedOut => Some(StopReason::Deadline),
+            End::Interrupted => Some(StopReason::LeaderDied),
+        }
+    }
+}
+
+/// A stop that came while the process was being started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PendingStop {
+    /// Why.
+    pub cause: StopCause,
+    /// Whether to kill at once.
+    pub now: bool,
+}
+
+/// How far a stop is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stopping {
+    /// Why; the first cause.
+    pub cause: StopCause,
+    /// Whether its slot is still to be given back: an agent that waited or was idle holds none,
+    /// and takes none to be stopped.
+    pub holds_slot: bool,
+    /// What it reported, before or during the stop.
+    pub report: Option<Report>,
+    /// Whether the kill was sent.
+    pub killed: bool,
+    /// Whether the kill did not end its tree in time.
+    pub unkillable: bool,
+}
+
+/// Where an agent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Accepted.
+    Created,
+    /// Waits for a slot.
+    Queued,
+    /// Has a slot; its process is being started.
+    Starting {
+        /// A stop that is obeyed as soon as the process exists.
+        stop: Option<PendingStop>,
+    },
+    /// Its process runs.
+    Live(Activity),
+    /// It is being stopped.
+    Stopping(Stopping),
+    /// It has ended.
+    Ended(End),
+}
+
+impl State {
+    /// The wire word.
+    pub fn status(self) -> Status {
+        match self {
+            State::Created => Status::Created,
+            State::Queued => Status::Queued,
+            State::Starting { .. } => Status::Starting,
+            State::Live(Activity::Busy) => Status::Running,
+            State::Live(Activity::Waiting) => Status::Waiting,
+            State::Live(Activity::Idle) => Status::Idle,
+            State::Stopping(_) => Status::Stopping,
+            State::Ended(end) => end.status(),
+        }
+    }
+
+    /// Whether it counts against `max_concurrent`.
+    pub fn holds_slot(self) -> bool {
+        match self {
+            State::Starting { .. } | State::Live(Activity::Busy) => true,
+            State::Stopping(stopping) => stopping.holds_slot,
+            State::Created
+            | State::Queued
+            | State::Live(Activity::Waiting | Activity::Idle)
+            | State::Ended(_) => false,
+        }
+    }
+
+    /// Whether it counts against `max_live`: it has a process, or is about to have one.
+    pub fn holds_process(self) -> bool {
+        match self {
+            State::Starting { .. } | State::Live(_) | State::Stopping(_) => true,
+            State::Created | State::Queued | State::Ended(_) => false,
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn end(self) -> Option<End> {
+        match self {
+            State::Ended(end) => Some(end),
+            State::Created
+            | State::Queued
+            | State::Starting { .. }
+            | State::Live(_)
+            | State::Stopping(_) => None,
+        }
+    }
+}
+
+/// What the end of a process tree tells beside the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Exit {
+    /// The outcome that its files hold.
+    pub found: Option<Report>,
+    /// What it is when there is no report anywhere; `deadline` for the worker's own (exit 124).
+    pub otherwise: StopReason,
+}
+
+/// What can happen to one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Event {
+    /// It waits for a slot from now on.
+    Enqueued,
+    /// It has a slot.
+    SlotGranted,
+    /// No slot came free in time.
+    QueueTimeout,
+    /// Its process exists.
+    Spawned,
+    /// No process came to be: `spawn_failed` or `confinement_refused`.
+    SpawnFailed(StopReason),
+    /// It did not say `initialize` in time.
+    StartTimeout,
+    /// It ended a round.
+    WentIdle,
+    /// It waits for an answer or an approval.
+    Asked,
+    /// The answer is there, and a slot with it.
+    Answered,
+    /// No answer came in time; the error is the answer, and there is a slot for it.
+    AnswerTimeout,
+    /// No decision came in time; the error is the answer, and there is a slot for it.
+    HandshakeTimeout,
+    /// A message for an idle agent is there, and a slot with it.
+    Woken,
+    /// It was idle for too long.
+    IdleTimeout,
+    /// It reported its outcome.
+    Reported(Report),
+    /// Its clock has run out.
+    DeadlinePassed,
+    /// It broke a rule of the channel.
+    ProtocolBroken,
+    /// It is to end.
+    StopRequested(PendingStop),
+    /// Its conversation was closed.
+    ConversationClosed,
+    /// The grace is over.
+    GraceExpired,
+    /// The kill did not end its tree in time.
+    Unkillable,
+    /// Its tree has ended.
+    Exited(Exit),
+}
+
+/// What a transition wants done, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// One slot more is in use.
+    TakeSlot,
+    /// One slot less is in use.
+    ReleaseSlot,
+    /// Start its process.
+    Spawn,
+    /// Its clock stands still from now on.
+    PauseClock,
+    /// Its clock goes on.
+    ResumeClock,
+    /// Let it leave by itself for the length of the grace.
+    Linger,
+    /// Begin the stop: `agent/stop`, and the ladder.
+    BeginStop(StopCause),
+    /// Kill its tree.
+    Kill,
+    /// It has ended.
+    Conclude(End),
+}
+
+/// An event that does not fit a state; nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("event {event:?} does not fit state {state:?}")]
+pub struct Illegal {
+    /// Where the agent stands.
+    pub state: State,
+    /// What does not fit.
+    pub event: Event,
+}
+
+/// What happens to an agent in `state` at `event`.
+///
+/// # Errors
+/// When the event does not fit the state; every event does not fit an end.
+pub fn apply(state: State, event: Event) -> Result<(State, Vec<Action>), Illegal> {
+    let (next, wanted) = step(state, event).ok_or(Illegal { state, event })?;
+    let mut actions = Vec::new();
+    // The slot follows from the two states, so no transition can forget or double it.
+    match (state.holds_slot(), next.holds_slot()) {
+        (false, true) => actions.push(Action::TakeSlot),
+        (true, false) => actions.push(Action::ReleaseSlot),
+        (true, true) | (false, false) => {}
+    }
+    actions.extend(wanted);
+    Ok((next, actions))
+}
+
+type Step = Option<(State, Vec<Action>)>;
+
+fn step(state: State, event: Event) -> Step {
+    match state {
+        State::Created => before_start(event, Some(Event::Enqueued)),
+        State::Queued => before_start(event, None),
+        State::Starting { stop } => starting(stop, event),
+        State::Live(activity) => live(activity, event),
+        State::Stopping(stopping) => stopping_step(stopping, event),
+        State::Ended(_) => None,
+    }
+}
+
+fn conclude(end: End) -> Step {
+    Some((State::Ended(end), vec![Action::Conclude(end)]))
+}
+
+fn before_start(event: Event, enqueue: Option<Event>) -> Step {
+    match event {
+        Event::Enqueued if enqueue.is_some() => Some((State::Queued, vec![])),
+        Event::SlotGranted if enqueue.is_none() => {
+            Some((State::Starting { stop: None }, vec![Action::Spawn]))
+        }
+        Event::QueueTimeout if enqueue.is_none() => conclude(End::Failed(StopReason::QueueTimeout)),
+        _ => conclude(asked_to_end(event)?.cause.decides()?),
+    }
+}
+
+/// The stop that an event asks for from outside, if it does.
+fn asked_to_end(event: Event) -> Option<PendingStop> {
+    match event {
+        Event::StopRequested(stop) => Some(stop),
+        Event::ConversationClosed => Some(PendingStop {
+            cause: StopCause::ConversationClosed,
+            now: false,
+        }),
+        _ => None,
+    }
+}
+
+fn starting(stop: Option<PendingStop>, event: Event) -> Step {
+    match (event, stop) {
+        (Event::Spawned, None) => Some((State::Live(Activity::Busy), vec![])),
+        (Event::Spawned, Some(stop)) => Some(begin_stop(stop, true)),
+        (Event::SpawnFailed(reason), None) => conclude(End::Failed(reason)),
+        (Event::SpawnFailed(_), Some(stop)) => conclude(stop.cause.decides()?),
+        (event, stop) => {
+            let asked = asked_to_end(event)?;
+            asked.cause.decides()?;
+            let kept = stop.unwrap_or(asked);
+            let stop = Some(PendingStop {
+                cause: kept.cause,
+                now: kept.now || asked.now,
+            });
+            Some((State::Starting { stop }, vec![]))
+        }
+    }
+}
+
+fn live(activity: Activity, event: Event) -> Step {
+    let holds_slot = activity == Activity::Busy;
+    let stop = |cause| {
+        let stop = PendingStop { cause, now: false };
+        Some(begin_stop(stop, holds_slot))
+    };
+    let pause = |to| Some((State::Live(to), vec![Action::PauseClock]));
+    let go_on = || Some((State::Live(Activity::Busy), vec![Action::ResumeClock]));
+    match (event, activity) {
+        (Event::StartTimeout, Activity::Busy) => stop(StopCause::StartTimeout),
+        (Event::WentIdle, Activity::Busy) => pause(Activity::Idle),
+        (Event::Asked, Activity::Busy) => pause(Activity::Waiting),
+        (Event::Answered | Event::AnswerTimeout | Event::HandshakeTimeout, Activity::Waiting) => {
+            go_on()
+        }
+        (Event::Woken, Activity::Idle) => go_on(),
+        (Event::IdleTimeout, Activity::Idle) => stop(StopCause::IdleTimeout),
+        (Event::DeadlinePassed, _) => stop(StopCause::Deadline),
+        (Event::ProtocolBroken, _) => stop(StopCause::ProtocolError),
+        (Event::Reported(report), _) => {
+            let stopping = Stopping {
+                cause: StopCause::Finished,
+                holds_slot,
+                report: Some(report),
+                killed: false,
+                unkillable: false,
+            };
+            Some((State::Stopping(stopping), vec![Action::Linger]))
+        }
+        (Event::Exited(exit), _) => conclude(end_of(None, None, exit)),
+        (event, _) => {
+            let asked = asked_to_end(event)?;
+            asked.cause.decides()?;
+            Some(begin_stop(asked, holds_slot))
+        }
+    }
+}
+
+fn begin_stop(stop: PendingStop, holds_slot: bool) -> (State, Vec<Action>) {
+    let stopping = Stopping {
+        cause: stop.cause,
+        holds_slot,
+        report: None,
+        killed: stop.now,
+        unkillable: false,
+    };
+    let mut actions = vec![Action::BeginStop(stop.cause)];
+    if stop.now {
+        actions.push(Action::Kill);
+    }
+    (State::Stopping(stopping), actions)
+}
+
+fn stopping_step(stopping: Stopping, event: Event) -> Step {
+    let stay = |next: Stopping, actions| Some((State::Stopping(next), actions));
+    let kill = || {
+        let next = Stopping {
+            killed: true,
+            ..stopping
+        };
+        stay(next, vec![Action::Kill])
+    };
+    match event {
+        // The first report counts; a second one says nothing new.
+        Event::Reported(report) => {
+            let report = Some(stopping.report.unwrap_or(report));
+            stay(Stopping { report, ..stopping }, vec![])
+        }
+        Event::GraceExpired if !stopping.killed => kill(),
+        Event::Unkillable if stopping.killed => {
+            let next = Stopping {
+                unkillable: true,
+                ..stopping
+            };
+            // The kill is tried again for as long as anything is left.
+            stay(next, vec![Action::Kill])
+        }
+        Event::Exited(exit) => conclude(end_of(Some(stopping.cause), stopping.report, exit)),
+        // Late by a moment: the stop has begun, and its first cause wins.
+        Event::DeadlinePassed
+        | Event::StartTimeout
+        | Event::IdleTimeout
+        | Event::ProtocolBroken
+        | Event::WentIdle
+        | Event::Asked => stay(stopping, vec![]),
+        _ => {
+            let asked = asked_to_end(event)?;
+            asked.cause.decides()?;
+            if asked.now && !stopping.killed {
+                kill()
+            } else {
+                stay(stopping, vec![])
+            }
+        }
+    }
+}
+
+/// The end of an agent whose tree has ended, from why it was stopped (if it was), what it reported
+/// on the channel, and what the end itself tells.
+fn end_of(cause: Option<StopCause>, reported: Option<Report>, exit: Exit) -> End {
+    if let Some(end) = cause.and_then(StopCause::decides) {
+        return end;
+    }
+    match reported.or(exit.found) {
+        Some(Report { success: true, .. }) => End::Completed,
+        _ if exit.otherwise == StopReason::Deadline => End::TimedOut,
+        Some(Report { reason, .. }) => unsuccessful(reason.unwrap_or(StopReason::ReportedFailure)),
+        None => match cause.and_then(StopCause::reason) {
+            Some(reason) => End::Failed(reason),
+            None => End::Failed(exit.otherwise),
+        },
+    }
+}
+
+/// The end of an agent that reported that it did not succeed, for this reason.
+fn unsuccessful(reason: StopReason) -> End {
+    match reason {
+        StopReason::Deadline => End::TimedOut,
+        // Only the leader stops for these, and it did not: somebody else told the worker to stop.
+        StopReason::Terminated
+        | StopReason::LeaderStopped
+        | StopReason::ConversationClosed
+        | StopReason::LeaderDied => End::Failed(StopReason::KilledFromOutside),
+        other => End::Failed(other),
+    }
+}
+
+/// What becomes of an agent whose leader died while it stood at `state`; the death of the leader
+/// ends every tree.
+pub fn after_leader_death(state: State) -> End {
+    match state {
+        State::Created | State::Queued => End::Terminated(StopReason::LeaderDied),
+        State::Starting { .. } | State::Live(_) => End::Interrupted,
+        State::Stopping(stopping) => match stopping.report {
+            Some(Report { success: true, .. }) => End::Completed,
+            Some(Report { reason, .. }) => {
+                unsuccessful(reason.unwrap_or(StopReason::ReportedFailure))
+            }
+            None => End::Interrupted,
+        },
+        State::Ended(end) => end,
+    }
+}
