@@ -1,0 +1,46 @@
+//! Every bound of this crate, named, with its unit last.
+
+/// Exit code of `jail` when the program never started.
+pub const EXIT_NOT_STARTED: u8 = 125;
+/// Exit code of `jail` when the program exists and can't be executed.
+pub const EXIT_NOT_EXECUTABLE: u8 = 126;
+/// Exit code of `jail` when the program was not found.
+pub const EXIT_NOT_FOUND: u8 = 127;
+
+/// Largest policy text in bytes: one argument of a program may hold 128 KiB, and the rest is slack.
+pub const POLICY_BYTES_MAX: usize = 96 * 1024;
+/// Tasks (processes and threads) one tree may have at once, unless the policy says otherwise.
+pub const PROCESS_CAP_DEFAULT: u32 = 1024;
+/// Largest process cap a policy may ask for: the kernel's own limit less [`PID_FLOOR`].
+pub const PROCESS_CAP_MAX: u32 = 4_000_000;
+/// Numbers below this are never handed out again once process numbers have wrapped, so the
+/// namespace's `pid_max` lies this much above the cap.
+pub const PID_FLOOR: u32 = 300;
+/// Open descriptors one process of the tree may have, unless the policy says otherwise.
+pub const OPEN_FILES_DEFAULT: u64 = 4096;
+/// Largest single file in bytes a process of the tree may write, unless the policy says otherwise.
+pub const FILE_SIZE_BYTES_DEFAULT: u64 = 8 << 30;
+/// Seconds between the soft and the hard CPU limit, in which a program may still save its work.
+pub const CPU_HARD_EXTRA_SECONDS: u64 = 5;
+/// The tree is the first to go when memory runs out: what its out-of-memory score is raised to.
+pub const OOM_SCORE: i32 = 500;
+/// Lowest number for the liveness descriptor of tests: 0 to 2 are the program's, 3 the keeper's.
+pub const KEEP_FD_MIN: i32 = 4;
+
+/// Largest message in bytes between the processes of one jail.
+pub const INSIDE_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// Gaps one report lists at most; the last one then says how many more there are.
+pub const GAPS_MAX: usize = 32;
+/// Longest time in milliseconds that the last line may wait for room in a full channel.
+pub const LINE_BUDGET_MS: u16 = 2_000;
+/// Bytes a pipe takes without blocking once it polls writable (`PIPE_BUF`, pipe(7)).
+pub const PIPE_CHUNK_BYTES: usize = 4096;
+
+/// Time in milliseconds within which a probe's canary must have started and ended.
+pub const PROBE_BUDGET_MS: u64 = 5_000;
+/// Time in milliseconds within which a killed tree must be empty to count as completely killed.
+pub const PROBE_EMPTY_BUDGET_MS: u16 = 1_000;
+/// Seconds after which an escaped canary ends by itself.
+pub const CANARY_LIFETIME_SECONDS: u32 = 10;
+/// Largest output in bytes read from a probe.
+pub const PROBE_OUTPUT_BYTES_MAX: u64 = 256 * 1024;

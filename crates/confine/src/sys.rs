@@ -1,0 +1,165 @@
+//! The few kernel calls that nix does not have, each wrapped once.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+
+/// Turns the return value of a raw call into a result.
+fn check(value: libc::c_long) -> Result<libc::c_long, Errno> {
+    if value < 0 {
+        Err(Errno::last())
+    } else {
+        Ok(value)
+    }
+}
+
+/// A descriptor that a raw call has just made.
+fn owned(value: libc::c_long) -> Result<OwnedFd, Errno> {
+    let fd = RawFd::try_from(value).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel returned `fd` as a new descriptor, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Opens a pidfd (Linux 5.3); it is closed on exec.
+pub(crate) fn pidfd_open(pid: u32) -> Result<OwnedFd, Errno> {
+    // SAFETY: the call takes two integers and touches no memory of ours.
+    let value = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    check(value).and_then(owned)
+}
+
+/// Sends `signal` to the process behind a pidfd.
+pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), Errno> {
+    let no_info: *const libc::siginfo_t = std::ptr::null();
+    // SAFETY: a null siginfo is allowed and means the one that kill(2) would make.
+    let value = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            no_info,
+            0,
+        )
+    };
+    check(value).map(drop)
+}
+
+/// Closes every descriptor from `first` to `last`, both included.
+pub(crate) fn close_range(first: u32, last: u32) -> Result<(), Errno> {
+    // SAFETY: called before this process owns any descriptor in the range, so no owner is left
+    // with a closed number; the call touches no memory.
+    let value = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    check(value).map(drop)
+}
+
+/// Where a clone happened.
+#[derive(Debug)]
+pub(crate) enum Cloned {
+    /// In the caller; the new process and its pidfd.
+    Parent(u32, OwnedFd),
+    /// In the new process.
+    Child,
+}
+
+/// Forks with `flags`, such as new namespaces (clone3, Linux 5.3), into `cgroup` if one is given
+/// (Linux 5.7).
+///
+/// The child runs on a copy of this stack as after fork(2). The C library is not told, so this is
+/// for a process with one thread only, where no lock can be held and no thread id goes stale.
+pub(crate) fn clone_into(flags: c_int, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned, Errno> {
+    let mut pidfd: c_int = -1;
+    // SAFETY: all-zero is a valid value of this plain structure and means no option.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = flags as u64 | libc::CLONE_PIDFD as u64;
+    args.pidfd = &raw mut pidfd as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(directory) = cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = directory.as_raw_fd() as u64;
+    }
+    // SAFETY: `args` is initialised and lives through the call, its size is passed, `pidfd` is
+    // writable, and without CLONE_VM the child has its own copy of all memory.
+    let value = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut args,
+            std::mem::size_of::<libc::clone_args>(),
+        )
+    };
+    match check(value)? {
+        0 => Ok(Cloned::Child),
+        pid => {
+            let pid = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
+            Ok(Cloned::Parent(pid, owned(libc::c_long::from(pidfd))?))
+        }
+    }
+}
+
+/// Forks without any new namespace, also where a filter forbids clone3.
+pub(crate) fn fork_with_pidfd() -> Result<Cloned, Errno> {
+    // SAFETY: the caller has one thread, so the child may use everything it inherits.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Child => Ok(Cloned::Child),
+        nix::unistd::ForkResult::Parent { child } => {
+            let pid = u32::try_from(child.as_raw()).map_err(|_| Errno::ESRCH)?;
+            Ok(Cloned::Parent(pid, pidfd_open(pid)?))
+        }
+    }
+}
+
+/// From `linux/sched.h`; the C type of libc's flags is too narrow for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Sets the disposition of every signal to its default, real-time signals included.
+///
+/// By the raw call, for the C library refuses the two signals that it keeps for itself, and a
+/// caller's ignored ones of those would pass on as well.
+pub(crate) fn reset_dispositions() {
+    // The kernel's own structure of a default disposition is all zeros, and no larger than this.
+    let default = [0_u64; 4];
+    let nowhere: *mut u64 = std::ptr::null_mut();
+    for signal in 1..=SIGNAL_MAX {
+        // SAFETY: `default` is readable and large enough, no old value is asked for, and the last
+        // argument is the size of the kernel's signal mask. KILL and STOP are refused, which
+        // leaves them at the only disposition they have.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                nowhere,
+                8_usize,
+            );
+        }
+    }
+}
+
+/// The last real-time signal, signal(7).
+const SIGNAL_MAX: c_int = 64;
+
+/// Ends this process at once, without running anything that the parent's copy registered.
+pub(crate) fn exit_now(code: u8) -> ! {
+    // SAFETY: _exit never returns and may be called at any time.
+    unsafe { libc::_exit(c_int::from(code)) }
+}
+
+/// Sends `signal` to this very process.
+pub(crate) fn signal_self(signal: c_int) -> io::Result<()> {
+    // SAFETY: the target is this process and the call touches no memory.
+    let value = unsafe { libc::kill(libc::getpid(), signal) };
+    if value < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Asks to be killed when the parent ends; the parent must have one thread, for the kernel means
+/// the thread that forked.
+pub(crate) fn die_with_parent() -> Result<(), Errno> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+}
+
+/// Lets a failure go that changes nothing here; each use says why in its place.
+pub(crate) fn best_effort<T, E>(_outcome: Result<T, E>) {}

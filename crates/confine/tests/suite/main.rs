@@ -1,0 +1,14 @@
+//! The built `jail`, judged from outside: its wait status, its lines, and a liveness socket that
+//! every process of a tree inherits, whose end of file proves that none is left.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test's broken assumption is a failed test"
+)]
+
+mod failures;
+mod kills;
+mod probing;
+mod state;
+mod support;
+mod verdicts;

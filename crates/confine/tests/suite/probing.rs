@@ -1,0 +1,56 @@
+//! What the probe says is what a jail then does.
+
+use std::process::Stdio;
+
+use confine::probe::{Probe, ProbeError, probe};
+use confine::report::KillReach;
+
+use crate::support::{BUDGET, command, jail, spawn_alive, start, users};
+
+#[test]
+fn the_probe_tells_what_a_jail_then_reports() {
+    for user in users() {
+        let mut probing = command(user, jail());
+        probing
+            .arg("--probe")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let (child, live) = spawn_alive(probing);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert!(live.is_empty_within(BUDGET), "the canary is gone");
+        let probed: Probe = serde_json::from_slice(&output.stdout).unwrap();
+        let real = start(user, &Default::default(), &["/bin/true"]).finish();
+        assert_eq!(
+            probed.confinement,
+            real.started.unwrap().confinement,
+            "{user:?}"
+        );
+        assert_eq!(probed.confinement.kill, KillReach::Complete);
+    }
+}
+
+#[test]
+fn a_probe_without_its_executable_says_which_one_is_missing() {
+    let error = probe("/no/such/jail".as_ref()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "could not run `/no/such/jail` (hint: it must lie beside `leader` and be executable)"
+    );
+    assert!(matches!(error, ProbeError::Run { .. }));
+}
+
+#[test]
+fn an_executable_that_is_no_jail_gives_no_answer() {
+    let error = probe("/bin/echo".as_ref()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the probe gave no answer; it said: --probe\n"
+    );
+}
+
+#[test]
+fn a_probe_from_here_is_the_same() {
+    let once = probe(jail()).unwrap();
+    assert_eq!(probe(jail()).unwrap(), once);
+}

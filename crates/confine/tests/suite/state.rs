@@ -1,0 +1,182 @@
+//! What a program inherits: three descriptors, clean signals, its limits, nothing else.
+
+use std::io::Write;
+use std::process::Command;
+
+use confine::policy::JailPolicy;
+use confine::report::{ProcessCap, Rung};
+
+use crate::support::{KEEP, Running, everywhere, exactly, jail, start, start_script, users};
+
+#[test]
+fn only_the_standard_descriptors_cross_and_the_one_for_tests() {
+    for (user, rung) in everywhere() {
+        // Descriptors 7 and 9 of the caller are open without CLOEXEC.
+        let policy = JailPolicy {
+            keep_fd: Some(KEEP),
+            ..exactly(rung)
+        };
+        let show = "for fd in /proc/self/fd/*; do echo ${fd##*/}; done";
+        let arguments = policy.to_args("/bin/sh".as_ref(), &["-c".into(), show.into()]);
+        let mut caller = crate::support::command(user, "/bin/sh".as_ref());
+        caller
+            .args(["-c", "exec 7</dev/null 9</dev/null; exec \"$@\"", "sh"])
+            .arg(jail());
+        caller.args(arguments);
+        let end = Running::spawn(caller).finish();
+        let mut numbers: Vec<i32> = end
+            .output
+            .lines()
+            .map(|line| line.parse().unwrap())
+            .collect();
+        numbers.sort_unstable();
+        // 3 is the listing itself, if the shell keeps it open for that.
+        numbers.retain(|&fd| fd != 3);
+        assert_eq!(numbers, [0, 1, 2, KEEP], "{user:?} {rung}");
+    }
+}
+
+#[test]
+fn signals_that_the_caller_ignored_or_blocked_are_back_at_their_defaults() {
+    for (user, rung) in everywhere() {
+        let policy = exactly(rung);
+        let arguments = policy.to_args("cat".as_ref(), &["/proc/self/status".into()]);
+        let mut caller = crate::support::command(user, "/bin/sh".as_ref());
+        caller
+            .args(["-c", "trap '' TERM USR1 PIPE HUP CHLD; exec \"$@\"", "sh"])
+            .arg(jail());
+        caller.args(arguments);
+        let end = Running::spawn(caller).finish();
+        let none = "0000000000000000";
+        let expected = format!("SigBlk:\t{none}\nSigIgn:\t{none}\nSigCgt:\t{none}\n");
+        let masks = ["SigBlk", "SigIgn", "SigCgt"];
+        let found: String = end
+            .output
+            .lines()
+            .filter(|line| masks.iter().any(|mask| line.starts_with(mask)))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(found, expected, "{user:?} {rung}");
+    }
+}
+
+#[test]
+fn the_program_leads_a_session_of_its_own_and_the_jail_stays_in_its_group() {
+    for (user, rung) in everywhere() {
+        let mut jail = start_script(
+            user,
+            &exactly(rung),
+            "cut -d' ' -f6 /proc/$$/stat; echo $$; read x",
+        );
+        let started = jail.started();
+        jail.wait_for(&own_number(rung, started.init_pid));
+        let group = nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(
+            i32::try_from(jail.child.id()).unwrap(),
+        )));
+        assert_eq!(
+            group.unwrap().as_raw(),
+            i32::try_from(jail.child.id()).unwrap()
+        );
+        jail.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let end = jail.finish();
+        let numbers: Vec<&str> = end.output.lines().collect();
+        assert_eq!(
+            numbers[0], numbers[1],
+            "session and process differ: {user:?} {rung}"
+        );
+    }
+}
+
+/// What a program's own number is on a rung.
+fn own_number(rung: Rung, below: u32) -> String {
+    match rung {
+        Rung::Group | Rung::Subreaper => below.to_string(),
+        Rung::Pidns | Rung::Cgroup2 => "2".to_owned(),
+    }
+}
+
+#[test]
+fn limits_are_set_and_only_ever_lowered() {
+    for (user, rung) in everywhere() {
+        let policy = JailPolicy {
+            open_files: 99,
+            file_size_bytes: Some(512 * 1000),
+            cpu_seconds: Some(77),
+            ..exactly(rung)
+        };
+        let script = "ulimit -n; ulimit -Hn; ulimit -f; ulimit -St; ulimit -Ht; ulimit -c; ulimit -v; \
+                      cat /proc/self/oom_score_adj";
+        let end = start_script(user, &policy, script).finish();
+        assert_eq!(
+            end.output, "99\n99\n500\n77\n82\n0\nunlimited\n500\n",
+            "{user:?} {rung}"
+        );
+    }
+}
+
+#[test]
+fn a_command_gets_dev_null_as_input_and_an_output_that_the_jail_never_writes_to() {
+    for (user, rung) in everywhere() {
+        let policy = JailPolicy {
+            kind: confine::policy::JailKind::Command,
+            ..exactly(rung)
+        };
+        let mut jail = start_script(user, &policy, "cat; echo out; exit 4");
+        jail.stdin
+            .as_mut()
+            .unwrap()
+            .write_all(b"not for the program\n")
+            .unwrap();
+        let end = jail.finish();
+        assert_eq!((end.status.code(), end.output.as_str()), (Some(4), "out\n"));
+        assert_eq!((end.started, end.last), (None, None));
+    }
+}
+
+#[test]
+fn the_process_cap_holds_for_every_user_where_the_namespace_has_one() {
+    for user in users() {
+        let policy = JailPolicy {
+            process_cap: 20,
+            ..exactly(Rung::Pidns)
+        };
+        // 400 short processes first, so that numbers have wrapped and only the cap's worth is left.
+        let script = "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done; \
+                      n=0; while [ $n -lt 60 ]; do sleep 30 & n=$((n+1)); done 2>/dev/null; echo never";
+        let mut jail = start(user, &policy, &["/bin/sh", "-c", script]);
+        let started = jail.started();
+        if started.confinement.procs != ProcessCap::Tree {
+            assert!(
+                started
+                    .confinement
+                    .gaps
+                    .iter()
+                    .any(|gap| gap.contains("number of processes"))
+            );
+            continue;
+        }
+        let end = jail.finish();
+        assert_eq!(
+            (end.output.as_str(), end.status.code()),
+            ("", Some(2)),
+            "{user:?}"
+        );
+    }
+}
+
+#[test]
+fn require_above_what_is_tried_is_refused_by_the_policy() {
+    let mut command = Command::new(jail());
+    command.args([
+        "--policy",
+        r#"{"require":"pidns","highest":"group"}"#,
+        "--",
+        "true",
+    ]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "jail: `require` is pidns and `highest` only group: raise `highest` or lower `require`\n"
+    );
+}
