@@ -16,6 +16,7 @@ pub mod job;
 pub mod journal;
 pub mod limits;
 pub mod result;
+pub mod socket;
 pub mod stats;
 pub mod status;
 pub mod text;
