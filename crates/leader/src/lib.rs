@@ -1,4 +1,8 @@
 //! The supervisor: starts workers, holds their deadlines, collects what they deliver.
 
+pub mod cli;
 pub mod core;
 pub mod driver;
+pub mod exit;
+pub mod faces;
+pub mod render;

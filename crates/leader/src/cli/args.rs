@@ -1,0 +1,317 @@
+//! What the command line holds, as types. Help texts are written here and pinned by tests.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use protocol::limits;
+
+/// Run LLM sub-agents as supervised processes, and see that nothing outlives them.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = "leader",
+    bin_name = "leader",
+    version,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct GlobalArgs {
+    /// Run as if started in DIR; it is the workspace
+    ///
+    /// Every other path on the command line is then relative to DIR. Default: the present
+    /// directory. Example: -C ~/src/project
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    pub directory: Option<PathBuf>,
+
+    /// Log more to stderr: -v decisions, -vv details, -vvv everything
+    ///
+    /// Default: warnings only. RUST_LOG, when set, decides instead. Example: -vv
+    #[arg(short, long, action = clap::ArgAction::Count, global = true, conflicts_with = "quiet")]
+    pub verbose: u8,
+
+    /// Show no progress and log errors only
+    ///
+    /// Results and errors are still printed. Default: off.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// The commands of this version.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Run one sub-agent on a task and print what it delivered
+    Run(Box<RunArgs>),
+    /// Open a conversation for other programs on a control socket
+    Serve(ServeArgs),
+    /// List the agents of all live and recent runs of the workspace
+    Ps(PsArgs),
+    /// Show one agent: where it stands, what it does, what it used
+    Status(StatusArgs),
+    /// Print the steps of one agent
+    Logs(LogsArgs),
+    /// End one agent; what it delivered so far stays
+    Kill(KillArgs),
+    /// Wait until agents have ended and answer with their exit code
+    Wait(WaitArgs),
+    /// Show the whole story offline with a scripted model
+    Demo(DemoArgs),
+    /// Print the resolved configuration with the source of each value
+    Config(ConfigArgs),
+}
+
+/// The text of `N` wherever an agent is named.
+const AGENT_HELP: &str = "Agent: number, CONVERSATION/number, name or task_id
+
+A conversation may be shortened to any part that names one run only. When the word fits several
+agents they are listed. Examples: 1, conv_0190a6e0/1, 'Sub-agent 1', sub_0190a6e0-…";
+
+/// `leader run`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct RunArgs {
+    /// The task; `-` reads it from stdin
+    ///
+    /// At most 200000 bytes of UTF-8. It reaches the worker in a file, never in an argument.
+    /// Example: 'Write an overview of this repository to overview.md'
+    #[arg(value_name = "TASK", conflicts_with = "task_file")]
+    pub task: Option<String>,
+
+    /// Read the task from FILE
+    ///
+    /// At most 200000 bytes of UTF-8. Example: --task-file task.md
+    #[arg(long, value_name = "FILE")]
+    pub task_file: Option<PathBuf>,
+
+    /// Number of the agent [default: 1]
+    ///
+    /// Range: 1 to 99. Example: --agent-id 3
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub agent_id: Option<u32>,
+
+    /// What the agent is to do, in 10 to 30 characters [default: start of the task]
+    ///
+    /// At most 200 characters; shown in lists and notices. Example: --summary 'Write API docs'
+    #[arg(long, value_name = "TEXT")]
+    pub summary: Option<String>,
+
+    /// Where results go [default: sub_agent_results/agent_N]
+    ///
+    /// Relative to the workspace, inside it, and empty or not there yet. Example:
+    /// --deliverables-dir docs/api
+    #[arg(long, value_name = "DIR")]
+    pub deliverables_dir: Option<String>,
+
+    /// Use a deliverables dir that is not empty
+    ///
+    /// Default: off, and such a directory is refused.
+    #[arg(long)]
+    pub reuse_deliverables_dir: bool,
+
+    /// What else it may write, relative to the workspace; may be repeated
+    ///
+    /// Default: nothing else. Example: --write-path src --write-path Cargo.toml
+    #[arg(long = "write-path", value_name = "PATH")]
+    pub write_paths: Vec<String>,
+
+    /// Deadline in seconds [default: 600]
+    ///
+    /// Range: 1 to 3600, or to the configured limits.timeout_seconds_max. Example:
+    /// --timeout-seconds 120
+    #[arg(long, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::TIMEOUT_SECONDS_MAX)))]
+    pub timeout_seconds: Option<u32>,
+
+    /// Most answers of the model [default: 50]
+    ///
+    /// Range: 1 and more. Example: --max-turns 20
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_turns: Option<u32>,
+
+    /// Model: a key of [models], URL#NAME or script:FILE
+    ///
+    /// Default: default_model of the configuration, else the only configured one, else what the
+    /// environment names (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, …). Example:
+    /// --model http://127.0.0.1:11434/v1#qwen3
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+
+    /// Language in which the agent is spoken to: auto, zh or en [default: auto]
+    ///
+    /// auto takes Chinese when the summary or the task holds a Chinese character. Example:
+    /// --lang en
+    #[arg(long, value_name = "LANG", value_parser = ["auto", "zh", "en"])]
+    pub lang: Option<String>,
+
+    /// Print the result as one JSON object
+    ///
+    /// Default: off, text for people.
+    #[arg(long, conflicts_with = "stream_json")]
+    pub json: bool,
+
+    /// Print events as they happen, one JSON object a line, the result last
+    ///
+    /// Default: off, text for people.
+    #[arg(long)]
+    pub stream_json: bool,
+
+    /// Executable of the worker [default: `worker` beside `leader`]
+    ///
+    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
+    #[arg(long, value_name = "FILE")]
+    pub worker_bin: Option<PathBuf>,
+}
+
+/// `leader serve`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct ServeArgs {
+    /// Print the conversation and the socket as a JSON object
+    ///
+    /// Default: off, one line for people.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Model for agents whose creator names none: a key of [models], URL#NAME or script:FILE
+    ///
+    /// Default: as for `leader run`. Example: --model deepseek
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+
+    /// Language in which agents are spoken to: auto, zh or en [default: auto]
+    ///
+    /// auto takes Chinese when the summary or the task holds a Chinese character. Example:
+    /// --lang en
+    #[arg(long, value_name = "LANG", value_parser = ["auto", "zh", "en"])]
+    pub lang: Option<String>,
+
+    /// Executable of the worker [default: `worker` beside `leader`]
+    ///
+    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
+    #[arg(long, value_name = "FILE")]
+    pub worker_bin: Option<PathBuf>,
+}
+
+/// `leader ps`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct PsArgs {
+    /// Print a JSON object
+    ///
+    /// Default: off, a table.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show ended runs of any age
+    ///
+    /// Default: live runs and the 10 that ended last.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `leader status N`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct StatusArgs {
+    #[arg(value_name = "N", help = AGENT_HELP.split("\n\n").next().unwrap_or_default(), long_help = AGENT_HELP)]
+    /// Whom to show.
+    pub agent: String,
+
+    /// Print a JSON object
+    ///
+    /// Default: off, text for people.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `leader logs N`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct LogsArgs {
+    #[arg(value_name = "N", help = AGENT_HELP.split("\n\n").next().unwrap_or_default(), long_help = AGENT_HELP)]
+    /// Whose steps.
+    pub agent: String,
+
+    /// Go on with what it does until it ends
+    ///
+    /// Default: off, print what there is and leave.
+    #[arg(short, long)]
+    pub follow: bool,
+
+    /// Print each step as a JSON object, one a line
+    ///
+    /// Default: off, text for people.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `leader kill N`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct KillArgs {
+    #[arg(value_name = "N", help = AGENT_HELP.split("\n\n").next().unwrap_or_default(), long_help = AGENT_HELP)]
+    /// Whom to end.
+    pub agent: String,
+
+    /// Print a JSON object
+    ///
+    /// Default: off, text for people.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `leader wait [N…]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct WaitArgs {
+    #[arg(value_name = "N", help = "Agents: number, CONVERSATION/number, name or task_id [default: all live ones]", long_help = AGENT_HELP)]
+    /// Whom to wait for; all live ones when empty.
+    pub agents: Vec<String>,
+
+    /// Return at the first end instead of the last
+    ///
+    /// Default: off, wait for all.
+    #[arg(long)]
+    pub any: bool,
+
+    /// Give up after so many seconds [default: never]
+    ///
+    /// Range: 1 and more. Giving up ends nothing and answers 124. Example: --timeout-seconds 60
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeout_seconds: Option<u32>,
+
+    /// Print a JSON object
+    ///
+    /// Default: off, text for people.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `leader demo`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct DemoArgs {
+    /// Keep the demo's workspace and say where it is
+    ///
+    /// Default: off, everything is removed at the end.
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Executable of the worker [default: `worker` beside `leader`]
+    ///
+    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
+    #[arg(long, value_name = "FILE")]
+    pub worker_bin: Option<PathBuf>,
+}
+
+/// `leader config`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct ConfigArgs {
+    /// Print a JSON object
+    ///
+    /// Default: off, one value a line.
+    #[arg(long)]
+    pub json: bool,
+}

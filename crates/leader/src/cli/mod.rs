@@ -1,0 +1,11 @@
+//! The command line: what can be said, and how it is told apart from what a later version will
+//! understand.
+
+pub mod args;
+pub mod later;
+pub mod parse;
+
+pub use args::{
+    Cli, Command, DemoArgs, KillArgs, LogsArgs, PsArgs, RunArgs, ServeArgs, StatusArgs, WaitArgs,
+};
+pub use parse::{ParseOutcome, command, parse};

@@ -1,0 +1,4 @@
+//! The ways in which people and programs use a conversation. They hold no rule of their own.
+
+pub mod interrupt;
+pub mod serve;

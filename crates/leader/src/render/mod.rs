@@ -1,0 +1,9 @@
+//! Text for people: widths, colours, tables, results. Everything here makes strings; who prints
+//! them passes a writer.
+
+pub mod line;
+pub mod result;
+pub mod style;
+pub mod width;
+
+pub use style::{Style, Tone};
