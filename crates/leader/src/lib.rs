@@ -5,4 +5,6 @@ pub mod core;
 pub mod driver;
 pub mod exit;
 pub mod faces;
+pub mod os;
 pub mod render;
+pub mod store;

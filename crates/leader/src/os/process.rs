@@ -1,0 +1,421 @@
+//! One task per child: it owns the process, drains what it prints, writes what it is told, and
+//! reports its end once.
+//!
+//! The verdict is the wait status of the jail. What the pipes say is detail, and a process that
+//! was left behind holding a pipe never delays the end: after the exit only what lies in the pipes
+//! already is read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use confine::report::{Ended, Failed, JailLine, Started};
+use confine::signal::{PidFd, Signal, SignalError};
+use protocol::channel::INITIALIZE;
+use protocol::ids::TaskId;
+use protocol::limits;
+use protocol::wire::{Frame, Line, LineSplitter};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::store::worker_log::WorkerLog;
+
+/// Lines that wait for a worker to read them.
+const STDIN_LINES_MAX: usize = 256;
+/// Bytes that wait for a worker to read them.
+const STDIN_QUEUED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long one line may wait for a worker that does not read, in milliseconds.
+const STDIN_STALL_MS: u64 = 10_000;
+/// Bytes of one read.
+const READ_BYTES: usize = 64 * 1024;
+/// After the exit: silence of a pipe that counts as its end, in milliseconds.
+const DRAIN_IDLE_MS: u64 = 50;
+/// After the exit: the longest reading altogether, in milliseconds.
+const DRAIN_MS_MAX: u64 = 1_000;
+
+/// What a child tells the driver, with whose it is.
+#[derive(Debug)]
+pub struct ChildMessage {
+    /// Whose.
+    pub task_id: TaskId,
+    /// What.
+    pub event: ChildEvent,
+}
+
+/// What happened to a child.
+#[derive(Debug)]
+pub enum ChildEvent {
+    /// The jail stands; told at most once, before any frame of the worker.
+    Started(Box<Started>),
+    /// The worker said something that is a frame.
+    Frame(Frame),
+    /// The worker does not read what it is told; it is to be stopped.
+    NotReading,
+    /// The process has ended; the last event.
+    Ended(Box<ChildEnd>),
+}
+
+/// How the jail's process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitStatus {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+    /// The system could not say.
+    Unknown,
+}
+
+/// Everything about a child's end.
+#[derive(Debug)]
+pub struct ChildEnd {
+    /// The verdict.
+    pub status: WaitStatus,
+    /// What the jail said when it never started the worker.
+    pub jail_failed: Option<Failed>,
+    /// What the jail said at the end, if it lived to say it.
+    pub jail_ended: Option<Ended>,
+    /// The last lines on stderr.
+    pub stderr_tail: String,
+    /// What is odd about what it printed.
+    pub warnings: Vec<String>,
+}
+
+/// What the driver holds of a live child.
+#[derive(Debug)]
+pub struct ChildHandle {
+    pidfd: PidFd,
+    lines: mpsc::Sender<Vec<u8>>,
+    queued_bytes: Arc<AtomicUsize>,
+}
+
+/// The worker does not read, and what waits for it has come to its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the worker does not read its channel")]
+pub struct NotReading;
+
+impl ChildHandle {
+    /// The jail's process number, for display.
+    pub fn pid(&self) -> u32 {
+        self.pidfd.pid()
+    }
+
+    /// Queues a frame for the worker's stdin. To one that has ended nothing is said.
+    ///
+    /// # Errors
+    /// When too much waits already.
+    pub fn tell(&self, frame: &Frame) -> Result<(), NotReading> {
+        let line = frame.to_line().into_bytes();
+        let size = line.len();
+        if self.queued_bytes.load(Ordering::Relaxed) + size > STDIN_QUEUED_BYTES_MAX {
+            return Err(NotReading);
+        }
+        self.queued_bytes.fetch_add(size, Ordering::Relaxed);
+        match self.lines.try_send(line) {
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotReading),
+        }
+    }
+
+    /// Signals the jail, which hands it on to the tree; a kill of the jail kills the tree.
+    ///
+    /// # Errors
+    /// When the kernel refuses. That the process has ended is no error.
+    pub fn signal(&self, signal: Signal) -> Result<(), SignalError> {
+        self.pidfd.send(signal).map(drop)
+    }
+}
+
+/// Takes over a child that was just started: from here its task alone waits for it.
+///
+/// # Errors
+/// When the child can't be held by descriptor; it is then killed and reaped.
+pub fn adopt(
+    mut child: Child,
+    task_id: TaskId,
+    log: WorkerLog,
+    events: mpsc::Sender<ChildMessage>,
+) -> Result<ChildHandle, SignalError> {
+    // The child can't have been reaped yet, for only its own task waits for it.
+    let pidfd = PidFd::open(child.id().unwrap_or(0))?;
+    let (lines, queue) = mpsc::channel(STDIN_LINES_MAX);
+    let queued_bytes = Arc::new(AtomicUsize::new(0));
+    let teller = Teller { task_id, events };
+    let writer = child.stdin.take().map(|stdin| {
+        tokio::spawn(write_lines(
+            stdin,
+            queue,
+            Arc::clone(&queued_bytes),
+            teller.clone(),
+        ))
+    });
+    let output = Output::new(log);
+    tokio::spawn(async move {
+        let end = follow(child, output, &teller).await;
+        if let Some(writer) = writer {
+            writer.abort();
+        }
+        teller.tell(ChildEvent::Ended(Box::new(end))).await;
+    });
+    Ok(ChildHandle {
+        pidfd,
+        lines,
+        queued_bytes,
+    })
+}
+
+#[derive(Debug, Clone)]
+struct Teller {
+    task_id: TaskId,
+    events: mpsc::Sender<ChildMessage>,
+}
+
+impl Teller {
+    /// A driver that is gone wants no more events.
+    async fn tell(&self, event: ChildEvent) {
+        let message = ChildMessage {
+            task_id: self.task_id.clone(),
+            event,
+        };
+        drop(self.events.send(message).await);
+    }
+}
+
+async fn write_lines(
+    mut stdin: ChildStdin,
+    mut queue: mpsc::Receiver<Vec<u8>>,
+    queued_bytes: Arc<AtomicUsize>,
+    teller: Teller,
+) {
+    while let Some(line) = queue.recv().await {
+        let written = timeout(
+            Duration::from_millis(STDIN_STALL_MS),
+            stdin.write_all(&line),
+        )
+        .await;
+        queued_bytes.fetch_sub(line.len(), Ordering::Relaxed);
+        match written {
+            Ok(Ok(())) => {}
+            // It has closed its end: it is ending, or it never listens. Its end tells which.
+            Ok(Err(_)) => return,
+            Err(_) => {
+                teller.tell(ChildEvent::NotReading).await;
+                return;
+            }
+        }
+    }
+}
+
+/// Reads both pipes until the process has ended, then what is left in them.
+async fn follow(mut child: Child, mut output: Output, teller: &Teller) -> ChildEnd {
+    let mut stdout = child.stdout.take();
+    let mut stderr = child.stderr.take();
+    let mut out = vec![0; READ_BYTES];
+    let mut err = vec![0; READ_BYTES];
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break wait_status(status),
+            read = read_some(&mut stdout, &mut out) => {
+                output.stdout(&out[..read], teller).await;
+            }
+            read = read_some(&mut stderr, &mut err) => output.stderr(&err[..read]),
+        }
+    };
+    let drain = async {
+        let idle = Duration::from_millis(DRAIN_IDLE_MS);
+        while let Ok(read) = timeout(idle, read_or_end(&mut stdout, &mut out)).await {
+            if read == 0 {
+                break;
+            }
+            output.stdout(&out[..read], teller).await;
+        }
+        while let Ok(read) = timeout(idle, read_or_end(&mut stderr, &mut err)).await {
+            if read == 0 {
+                break;
+            }
+            output.stderr(&err[..read]);
+        }
+    };
+    // What is still being written comes from a process that has no business any more.
+    drop(timeout(Duration::from_millis(DRAIN_MS_MAX), drain).await);
+    output.end(status)
+}
+
+fn wait_status(status: std::io::Result<std::process::ExitStatus>) -> WaitStatus {
+    use std::os::unix::process::ExitStatusExt;
+    match status.map(|status| (status.code(), status.signal())) {
+        Ok((Some(code), _)) => WaitStatus::Exited(code),
+        Ok((None, Some(signal))) => WaitStatus::Signaled(signal),
+        Ok((None, None)) | Err(_) => WaitStatus::Unknown,
+    }
+}
+
+/// Reads the next bytes; a pipe that has ended never becomes ready again.
+async fn read_some<R: AsyncRead + Unpin>(pipe: &mut Option<R>, buffer: &mut [u8]) -> usize {
+    match read_or_end(pipe, buffer).await {
+        0 => std::future::pending().await,
+        read => read,
+    }
+}
+
+/// Reads the next bytes, or 0 at the end. An error of a pipe is its end.
+async fn read_or_end<R: AsyncRead + Unpin>(pipe: &mut Option<R>, buffer: &mut [u8]) -> usize {
+    let Some(open) = pipe else { return 0 };
+    let read = open.read(buffer).await.unwrap_or(0);
+    if read == 0 {
+        *pipe = None;
+    }
+    read
+}
+
+/// What the child printed, sorted out.
+#[derive(Debug)]
+struct Output {
+    splitter: LineSplitter,
+    log: WorkerLog,
+    phase: Phase,
+    jail_failed: Option<Failed>,
+    jail_ended: Option<Ended>,
+    junk_lines: u64,
+    junk_bytes_kept: usize,
+}
+
+/// What of the jail's lines is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing said yet: the jail's first line is due.
+    Silent,
+    /// The jail stands; the worker has not said `initialize`.
+    Started,
+    /// The worker speaks: a line of the jail is a forgery, but for the very last.
+    Speaking,
+}
+
+impl Output {
+    fn new(log: WorkerLog) -> Self {
+        Output {
+            splitter: LineSplitter::default(),
+            log,
+            phase: Phase::Silent,
+            jail_failed: None,
+            jail_ended: None,
+            junk_lines: 0,
+            junk_bytes_kept: 0,
+        }
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) {
+        self.log.write(bytes);
+    }
+
+    async fn stdout(&mut self, bytes: &[u8], teller: &Teller) {
+        for line in self.splitter.push(bytes) {
+            if let Some(event) = self.line(line) {
+                teller.tell(event).await;
+            }
+        }
+    }
+
+    /// Decides what one line is.
+    fn line(&mut self, line: Line) -> Option<ChildEvent> {
+        let line = match line {
+            Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => return None,
+            Line::Whole(line) => line,
+            Line::Torn(line) => {
+                self.junk(&line);
+                return None;
+            }
+            Line::TooLong(bytes) => {
+                self.junk(format!("[a line of {bytes} bytes]").as_bytes());
+                return None;
+            }
+        };
+        // The jail's last line is believed only when nothing follows it.
+        self.jail_ended = None;
+        match Frame::parse(&line) {
+            Ok(Frame::Notification { method, params }) if method.starts_with("jail/") => {
+                match JailLine::from_method(&method, params) {
+                    Some(jail) => self.jail_line(jail),
+                    None => {
+                        self.junk(&line);
+                        None
+                    }
+                }
+            }
+            Ok(frame) => {
+                if matches!(&frame, Frame::Request { method, .. } if method == INITIALIZE) {
+                    self.phase = Phase::Speaking;
+                }
+                Some(ChildEvent::Frame(frame))
+            }
+            Err(_) => {
+                self.junk(&line);
+                None
+            }
+        }
+    }
+
+    fn jail_line(&mut self, line: JailLine) -> Option<ChildEvent> {
+        match (line, self.phase) {
+            (JailLine::Started(started), Phase::Silent) => {
+                self.phase = Phase::Started;
+                Some(ChildEvent::Started(Box::new(started)))
+            }
+            (JailLine::Failed(failed), Phase::Silent | Phase::Started) => {
+                self.jail_failed = Some(failed);
+                None
+            }
+            (JailLine::Ended(ended), Phase::Silent | Phase::Started | Phase::Speaking) => {
+                self.jail_ended = Some(ended);
+                None
+            }
+            (JailLine::Started(_), Phase::Started | Phase::Speaking)
+            | (JailLine::Failed(_), Phase::Speaking) => {
+                self.junk(b"[a line in the name of the jail]");
+                None
+            }
+        }
+    }
+
+    /// Counts a line that is no frame, and keeps it while there is room.
+    fn junk(&mut self, line: &[u8]) {
+        self.junk_lines += 1;
+        let room = limits::JUNK_BYTES_MAX - self.junk_bytes_kept;
+        let kept = &line[..line.len().min(room)];
+        self.junk_bytes_kept += kept.len();
+        if !kept.is_empty() {
+            self.log.write(b"[stdout] ");
+            self.log.write(kept);
+            self.log.write(b"\n");
+        }
+    }
+
+    fn end(mut self, status: WaitStatus) -> ChildEnd {
+        if let Some(rest) = self.splitter.end() {
+            // Half a line is junk, and takes nothing from the jail's word before it.
+            drop(self.line(rest));
+        }
+        let mut warnings = Vec::new();
+        if self.junk_lines > 0 {
+            warnings.push(format!(
+                "{} lines on the worker's stdout were no frames; see worker.log",
+                self.junk_lines
+            ));
+        }
+        // Only these codes of the jail mean that it did not start the worker.
+        let never_started = matches!(status, WaitStatus::Exited(125..=127));
+        let stderr_tail = self.log.last_text();
+        if let Err(error) = self.log.finish() {
+            warnings.push(format!("worker.log could not be written: {error}"));
+        }
+        ChildEnd {
+            status,
+            jail_failed: self.jail_failed.filter(|_| never_started),
+            jail_ended: self.jail_ended,
+            stderr_tail,
+            warnings,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Starts one worker through the jail: its own process group, three pipes, nothing else.
+//!
+//! Only what `posix_spawn` can do is used here. A hook between fork and exec would make the
+//! standard library fork the whole leader, which costs tens of milliseconds once it is large.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use confine::policy::JailPolicy;
+use tokio::process::{Child, Command};
+
+use crate::os::programs::{Program, Programs, SpawnProblem};
+
+/// Set in every worker, so that a `leader` started by an agent's command knows where it is.
+pub const NESTED_VARIABLE: &str = "MUSTER_NESTED";
+
+/// All that a start needs.
+#[derive(Debug, Clone)]
+pub struct SpawnOrder {
+    /// The executables.
+    pub programs: Programs,
+    /// What the jail is to hold.
+    pub policy: JailPolicy,
+    /// The agent's `job.json`, absolute.
+    pub job_file: PathBuf,
+    /// The workspace, absolute; the worker's working directory.
+    pub workspace: PathBuf,
+    /// Variables that the worker must not see, such as those that hold keys.
+    pub hidden_variables: Vec<String>,
+}
+
+/// Starts the jail, which starts the worker. Needs a running tokio runtime.
+///
+/// # Errors
+/// When the workspace is gone, an executable is not fit, or the system refuses.
+pub fn spawn(order: &SpawnOrder) -> Result<Child, SpawnProblem> {
+    // The kernel gives the same "No such file or directory" for a missing program and a missing
+    // working directory, so both are looked at before.
+    if !order.workspace.is_dir() {
+        return Err(SpawnProblem::WorkspaceGone {
+            path: order.workspace.clone(),
+        });
+    }
+    order.programs.check()?;
+    let arguments: Vec<OsString> = vec![
+        "--job".into(),
+        order.job_file.clone().into(),
+        "--channel".into(),
+        "stdio".into(),
+    ];
+    let mut command = Command::new(&order.programs.jail);
+    command
+        .args(
+            order
+                .policy
+                .to_args(order.programs.worker.as_os_str(), &arguments),
+        )
+        .current_dir(&order.workspace)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env(NESTED_VARIABLE, "1")
+        // A leader that unwinds must not leave a tree behind.
+        .kill_on_drop(true);
+    for name in &order.hidden_variables {
+        command.env_remove(name);
+    }
+    command.spawn().map_err(|source| SpawnProblem::Refused {
+        program: Program::Jail,
+        path: order.programs.jail.clone(),
+        source,
+    })
+}

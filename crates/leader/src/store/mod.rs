@@ -1,0 +1,12 @@
+//! What lies on disk: the run's own folder and log, claims, and each agent's folder and results.
+
+pub mod agent_dir;
+pub mod claims;
+pub mod deliverables;
+pub mod git_exclude;
+pub mod place;
+pub mod results;
+pub mod worker_log;
+
+#[cfg(test)]
+mod test_job;
