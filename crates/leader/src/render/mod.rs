@@ -3,6 +3,7 @@
 
 pub mod line;
 pub mod result;
+pub mod steps;
 pub mod style;
 pub mod width;
 
