@@ -1,8 +1,15 @@
 //! What the loop asks of a model, whatever its dialect.
 
+mod ask;
 mod call_ids;
+mod fault;
+mod http;
+mod lenient;
 mod open;
+mod openai;
+mod retry;
 mod script;
+mod sse;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +20,9 @@ use protocol::stats::TokenUsage;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use http::client;
 pub use open::{RunFacts, open};
+pub use openai::OpenAi;
 pub use script::Script;
 
 /// One tool as it is offered to a model.

@@ -6,7 +6,7 @@ use protocol::channel::ModelAccess;
 use protocol::ids::AgentId;
 use protocol::job::Provider;
 
-use super::{Model, ModelError, ModelErrorKind, Script};
+use super::{Model, ModelError, ModelErrorKind, OpenAi, Script};
 
 /// What a model may need to know of the run that uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct RunFacts {
 /// provider that this version does not speak to.
 pub fn open(access: &ModelAccess, run: &RunFacts) -> Result<Box<dyn Model>, ModelError> {
     match access.spec.provider {
-        Provider::Openai => Err(not_available(&access.spec.key, "openai")),
+        Provider::Openai => Ok(Box::new(OpenAi::new(access)?)),
         Provider::Anthropic => Err(not_available(&access.spec.key, "anthropic")),
         Provider::Script => Ok(Box::new(Script::load(&access.spec, run)?)),
     }

@@ -1,0 +1,227 @@
+//! From pieces to a whole answer. Servers number and name the parts of calls in many ways; here
+//! stands what is done about each.
+
+use protocol::conversation::ToolCall;
+use protocol::stats::TokenUsage;
+use serde::de::IgnoredAny;
+
+use super::piece::{CallPiece, Piece};
+use crate::model::call_ids::CallIds;
+use crate::model::lenient::mend_surrogates;
+use crate::model::{FinishKind, ModelReply};
+
+/// An answer as far as it has come.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    content: String,
+    reasoning: String,
+    calls: Vec<PartialCall>,
+    finish: Option<String>,
+    usage: Option<TokenUsage>,
+    has_choice: bool,
+}
+
+/// A call as far as it has come.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct PartialCall {
+    index: Option<u64>,
+    id: Option<String>,
+    name: String,
+    arguments: String,
+}
+
+/// How the bytes of an answer came to their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The server said that there is no more: a whole document, or the last word of a stream.
+    Declared,
+    /// The stream just ended.
+    Silent,
+}
+
+/// Why an answer that has ended is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// There was no choice in it.
+    NoChoice,
+    /// It ended before it was whole.
+    Torn,
+    /// The provider itself says that it broke off, with this word.
+    BrokenOff(String),
+    /// A call has arguments but names no tool.
+    NamelessCall,
+}
+
+impl Assembler {
+    /// Whether there is anything of an answer yet, be it a thought.
+    pub(super) fn has_content(&self) -> bool {
+        !(self.content.is_empty() && self.reasoning.is_empty() && self.calls.is_empty())
+    }
+
+    /// Whether the answer has said why it ended; only usage may still come.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Adds a chunk of a stream.
+    pub(super) fn add(&mut self, piece: Piece) {
+        self.add_all_but_calls(&piece);
+        let mut named_here = Vec::new();
+        for part in piece.calls {
+            let at = match self.goes_on(&part, &named_here) {
+                Some(at) => at,
+                None => {
+                    self.calls.push(PartialCall::default());
+                    self.calls.len() - 1
+                }
+            };
+            if !part.name.is_empty() {
+                named_here.push(at);
+            }
+            self.calls[at].extend(part);
+        }
+    }
+
+    /// Takes a whole answer: each of its calls stands for itself.
+    pub(super) fn take_whole(&mut self, piece: Piece) {
+        self.add_all_but_calls(&piece);
+        for part in piece.calls {
+            let mut call = PartialCall::default();
+            call.extend(part);
+            self.calls.push(call);
+        }
+    }
+
+    fn add_all_but_calls(&mut self, piece: &Piece) {
+        self.has_choice |= piece.has_choice;
+        self.content.push_str(&piece.content);
+        self.reasoning.push_str(&piece.reasoning);
+        if piece.finish.is_some() {
+            self.finish.clone_from(&piece.finish);
+        }
+        // Usage may come in each chunk, each time for all so far.
+        self.usage = piece.usage.or(self.usage);
+    }
+
+    /// The call that a part goes on, or none when it begins one. `named_here` are the calls that
+    /// this same chunk has named already: a second name in one chunk is a second call.
+    fn goes_on(&self, part: &CallPiece, named_here: &[usize]) -> Option<usize> {
+        let last = self.calls.len().checked_sub(1);
+        let found = if part.index.is_some() {
+            self.calls.iter().rposition(|call| call.index == part.index)
+        } else if part.id.is_some() {
+            let same_id = self.calls.iter().rposition(|call| call.id == part.id);
+            // The id may come late, or be another one in each chunk.
+            same_id.or(last.filter(|at| self.calls[*at].id.is_none() || part.name.is_empty()))
+        } else {
+            last
+        };
+        found.filter(|at| {
+            let second_name = !part.name.is_empty() && named_here.contains(at);
+            !second_name && !self.calls[*at].is_followed_by(part)
+        })
+    }
+
+    /// The answer, when it is one. `ids` makes the ids of calls unique.
+    pub(super) fn end(self, ending: Ending, ids: &mut CallIds) -> Result<ModelReply, NoAnswer> {
+        if !self.has_choice {
+            return Err(NoAnswer::NoChoice);
+        }
+        let finish = self.finish.as_deref();
+        if let Some(word @ ("error" | "insufficient_system_resource")) = finish {
+            return Err(NoAnswer::BrokenOff(word.to_owned()));
+        }
+        // Some servers never say why they ended, only that they have. Then a call with half its
+        // arguments is the sign of a break; with a reason it is the model's own mistake.
+        let torn = || {
+            self.calls
+                .iter()
+                .any(|call| call.state() == Arguments::Torn)
+        };
+        if finish.is_none() && (ending == Ending::Silent || torn()) {
+            return Err(NoAnswer::Torn);
+        }
+        let finish = if finish == Some("length") {
+            FinishKind::Length
+        } else {
+            FinishKind::Done
+        };
+        let mut tool_calls = Vec::new();
+        for call in self.calls {
+            let left_out = match finish {
+                FinishKind::Length => call.state() != Arguments::Whole,
+                FinishKind::Done => call.is_phantom(),
+            };
+            if left_out {
+                continue;
+            }
+            if call.name.is_empty() {
+                return Err(NoAnswer::NamelessCall);
+            }
+            let arguments = mend_surrogates(&call.arguments).into_owned();
+            tool_calls.push(ToolCall::new(ids.assign(call.id), call.name, arguments));
+        }
+        let said = |text: String| Some(text).filter(|text| !text.is_empty());
+        Ok(ModelReply {
+            content: said(self.content),
+            reasoning_content: said(self.reasoning),
+            tool_calls,
+            finish,
+            usage: self.usage,
+        })
+    }
+}
+
+/// How far the text of a call's arguments has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arguments {
+    /// Nothing: either a call without arguments, or one whose arguments are still to come.
+    None,
+    /// No JSON, or not yet.
+    Torn,
+    /// JSON.
+    Whole,
+}
+
+impl PartialCall {
+    fn extend(&mut self, part: CallPiece) {
+        self.index = self.index.or(part.index);
+        if self.id.is_none() {
+            self.id = part.id;
+        }
+        // A name comes once, again in each chunk, or (not seen, but harmless) grown or in parts.
+        if part.name.starts_with(&self.name) {
+            self.name = part.name;
+        } else {
+            self.name.push_str(&part.name);
+        }
+        self.arguments.push_str(&part.arguments);
+    }
+
+    /// Whether a part that would fit by its number is the beginning of a further call.
+    fn is_followed_by(&self, part: &CallPiece) -> bool {
+        if part.name.is_empty() || self.name.is_empty() {
+            return false;
+        }
+        let other_id = matches!((&self.id, &part.id), (Some(ours), Some(theirs)) if ours != theirs);
+        // Servers that number every call alike, or not at all: a call that is whole already and
+        // is named again, with arguments, is another call.
+        let says_more = !part.arguments.is_empty() || part.name != self.name;
+        other_id || (says_more && self.state() == Arguments::Whole)
+    }
+
+    fn state(&self) -> Arguments {
+        if self.arguments.trim().is_empty() {
+            Arguments::None
+        } else if serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok() {
+            Arguments::Whole
+        } else {
+            Arguments::Torn
+        }
+    }
+
+    /// A place that was counted but never filled.
+    fn is_phantom(&self) -> bool {
+        self.name.is_empty() && self.arguments.trim().is_empty()
+    }
+}

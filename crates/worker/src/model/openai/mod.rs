@@ -1,0 +1,8 @@
+//! Chat completions, in the dialects of the many servers that speak them.
+
+mod assemble;
+mod chat;
+mod piece;
+mod request;
+
+pub use chat::OpenAi;
