@@ -1,12 +1,40 @@
 //! What a tool is to the loop, and the list of them all.
 
+mod access;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the reading tools, which follow, use the rest")
+)]
+mod blocking;
+pub mod command;
+mod failure;
+mod finish_task;
+mod limits;
+pub mod list;
+mod names;
+mod output;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the reading tools, which follow, use the rest")
+)]
+mod paths;
+mod run_command;
+mod save;
+mod subject;
+#[cfg(test)]
+mod testing;
+#[expect(dead_code, reason = "the reading tools, which follow, use the rest")]
+mod text;
+mod write_file;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::error::ToolError;
-use protocol::status::Language;
+use protocol::text::Prompts;
 use serde_json::Value;
 
 /// What a tool may know of the agent it works for. One per run; it is never changed.
@@ -20,8 +48,8 @@ pub struct ToolContext {
     pub agent_dir: PathBuf,
     /// What it may write, absolute; empty means the whole workspace.
     pub write_scope: Vec<PathBuf>,
-    /// In which language it is spoken to.
-    pub language: Language,
+    /// The texts of the language that it is spoken to in; shared, since nothing changes them.
+    pub prompts: Arc<Prompts>,
     /// Environment variables that commands must not see (names).
     pub hidden_env: Vec<String>,
 }
@@ -61,7 +89,7 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
 
     /// What an agent that runs this call is doing, for `last_action`, in its language.
-    fn action(&self, arguments: &str, language: Language) -> String;
+    fn action(&self, arguments: &str, prompts: &Prompts) -> String;
 
     /// Runs one call. `arguments` is the JSON text as the model wrote it; `within` is what is
     /// left of the agent's deadline.

@@ -1,0 +1,180 @@
+//! Watching a command to its end: its output, its time-out, and what it leaves behind.
+//!
+//! The shell's end is noticed without waiting for it (`WNOWAIT`): as long as it is a zombie, its
+//! number, which is also its group's, can't be given to a stranger, so the group can be killed
+//! safely afterwards. The end of its output is no sign of its end, nor the other way round.
+
+use std::future::pending;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+use super::ending::{Ended, HowEnded, Leftover};
+use super::start::Started;
+use crate::tools::limits;
+use crate::tools::output::Capture;
+use protocol::limits::COMMAND_GRACE_MS;
+
+/// Waits until the command has ended, or ends it after `timeout`, and with it every process of
+/// its group. Dropping the future kills the group.
+///
+/// # Errors
+/// When the system does not let it be watched; its group is killed then.
+pub(crate) async fn watch(mut started: Started, timeout: Duration) -> io::Result<Ended> {
+    let begun = Instant::now();
+    // Before the first look, so that no end is missed between the two.
+    let mut children = signal(SignalKind::child())?;
+    let leader = started.group.leader();
+    let mut output = Output::new(started.output);
+
+    let in_time = output
+        .until(shell_ended(leader, &mut children), begun + timeout)
+        .await?;
+    let mut survived_term = false;
+    if !in_time {
+        started.group.ask_to_end();
+        let grace_ends = Instant::now() + Duration::from_millis(COMMAND_GRACE_MS);
+        let shell_gone = output
+            .until(shell_ended(leader, &mut children), grace_ends)
+            .await?;
+        // The shell may obey while a program in it does not; that one still holds the output.
+        let all_gone = shell_gone && output.drain(grace_ends).await?;
+        survived_term = !all_gone;
+        started.group.kill();
+        if !shell_gone {
+            shell_ended(leader, &mut children).await?;
+        }
+    } else {
+        let drained_until = Instant::now() + Duration::from_millis(limits::OUTPUT_DRAIN_MS);
+        output.drain(drained_until).await?;
+    }
+    // The zombie that leads the group does not count, so what is left was left behind.
+    let members = started.group.living_members();
+    started.group.kill();
+    let closed = output
+        .drain(Instant::now() + Duration::from_millis(limits::OUTPUT_DRAIN_MS))
+        .await?;
+    started.group.release();
+    let status = started.child.wait().await?;
+
+    let leftover = match (in_time, members.is_empty(), closed) {
+        (_, _, false) => Leftover::OutOfReach,
+        (true, false, true) => Leftover::Ended,
+        (true, true, true) | (false, _, true) => Leftover::None,
+    };
+    Ok(Ended {
+        how: how_ended(in_time, status, timeout, survived_term),
+        leftover,
+        took: begun.elapsed(),
+        output: output.capture.finish(),
+    })
+}
+
+fn how_ended(
+    in_time: bool,
+    status: ExitStatus,
+    timeout: Duration,
+    survived_term: bool,
+) -> HowEnded {
+    if !in_time {
+        return HowEnded::TimedOut {
+            after: timeout,
+            survived_term,
+        };
+    }
+    match (status.code(), status.signal()) {
+        (Some(code), _) => HowEnded::Exited { code },
+        (None, signal) => HowEnded::Killed {
+            signal: signal.unwrap_or_default(),
+        },
+    }
+}
+
+/// Waits until the shell is a zombie, and leaves it one.
+async fn shell_ended(shell: Pid, children: &mut Signal) -> io::Result<()> {
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    loop {
+        match waitid(Id::Pid(shell), look) {
+            Ok(WaitStatus::StillAlive) => {
+                if children.recv().await.is_none() {
+                    return Err(io::Error::other(
+                        "the runtime hands out no signals any more",
+                    ));
+                }
+            }
+            Err(Errno::EINTR) => {}
+            // EINVAL is a death by a signal that has no name, such as a real-time one.
+            Ok(_) | Err(Errno::EINVAL) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// A command's output, being read.
+#[derive(Debug)]
+struct Output {
+    /// None when everybody who could write has gone.
+    pipe: Option<Receiver>,
+    buffer: Vec<u8>,
+    capture: Capture,
+}
+
+impl Output {
+    fn new(pipe: Receiver) -> Self {
+        Output {
+            pipe: Some(pipe),
+            buffer: vec![0; limits::OUTPUT_READ_BYTES],
+            capture: Capture::new(),
+        }
+    }
+
+    /// Takes in output until `event` happens. Hands back false when `deadline` comes first.
+    async fn until(
+        &mut self,
+        event: impl Future<Output = io::Result<()>>,
+        deadline: Instant,
+    ) -> io::Result<bool> {
+        tokio::pin!(event);
+        loop {
+            tokio::select! {
+                happened = &mut event => return happened.map(|()| true),
+                () = sleep_until(deadline) => return Ok(false),
+                taken = self.take() => taken?,
+            }
+        }
+    }
+
+    /// Takes in what comes until nobody can write any more. Hands back false when `deadline`
+    /// comes first.
+    async fn drain(&mut self, deadline: Instant) -> io::Result<bool> {
+        while self.pipe.is_some() {
+            tokio::select! {
+                () = sleep_until(deadline) => return Ok(false),
+                taken = self.take() => taken?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes in one piece; never ready once the pipe has ended, so that a command that closed
+    /// its output and lives on costs nothing.
+    async fn take(&mut self) -> io::Result<()> {
+        let Some(pipe) = &mut self.pipe else {
+            return pending().await;
+        };
+        match pipe.read(&mut self.buffer).await? {
+            0 => self.pipe = None,
+            count => self.capture.push(&self.buffer[..count]),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! The list of all tools, and what of them an agent is offered.
+
+use protocol::text::Prompts;
+use protocol::tool::worker::WORKER_TOOLS;
+
+use super::Tool;
+use super::finish_task::FinishTask;
+use super::run_command::RunCommand;
+use super::write_file::WriteFile;
+use crate::model::OfferedTool;
+
+/// Every tool, in the order in which models see them. A new tool is one line here.
+pub fn all() -> Vec<Box<dyn Tool>> {
+    vec![
+        Box::new(WriteFile),
+        Box::new(RunCommand),
+        Box::new(FinishTask),
+    ]
+}
+
+/// What a model is told of the tools that its agent was granted, in the agent's language. Names
+/// that are no tool of this version are left out.
+pub fn offered(prompts: &Prompts, granted: &[String]) -> Vec<OfferedTool> {
+    WORKER_TOOLS
+        .iter()
+        .filter(|tool| granted.iter().any(|name| name == tool.name))
+        .map(|tool| OfferedTool {
+            name: tool.name.to_owned(),
+            description: prompts.tool_description(tool.name),
+            parameters: (tool.schema)(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::definition::Definition;
+    use protocol::status::Language;
+
+    #[test]
+    fn only_what_is_granted_is_offered_in_the_order_of_the_list() {
+        let prompts = Prompts::builtin(Language::En);
+        let granted = ["finish_task", "nothing_known", "read_file"].map(str::to_owned);
+        let offered = offered(&prompts, &granted);
+        let names: Vec<&str> = offered.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["read_file", "finish_task"]);
+        assert!(offered.iter().all(|tool| !tool.description.is_empty()));
+    }
+
+    #[test]
+    fn the_tools_of_an_agent_without_a_role_are_small_enough_for_its_first_request() {
+        for language in [Language::Zh, Language::En] {
+            let prompts = Prompts::builtin(language);
+            let bytes: usize = offered(&prompts, &Definition::implicit().tools)
+                .iter()
+                .map(|tool| {
+                    tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
+                })
+                .sum();
+            assert!(bytes < 3_500, "{language}: {bytes} bytes");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A workspace for the tests of the tools.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use protocol::status::Language;
+use protocol::text::Prompts;
+
+use super::ToolContext;
+
+/// A workspace with an agent's folder in it, a folder outside, and the context of a run.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    _keep: tempfile::TempDir,
+    pub(crate) outside: PathBuf,
+    pub(crate) context: ToolContext,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(keep.path()).unwrap();
+        let (workspace, outside) = (base.join("w"), base.join("outside"));
+        let deliverables_dir = workspace.join("sub_agent_results/agent_1");
+        let agent_dir = deliverables_dir.join(".subagent");
+        fs::create_dir_all(&agent_dir).unwrap();
+        fs::create_dir(&outside).unwrap();
+        Ground {
+            _keep: keep,
+            outside,
+            context: ToolContext {
+                workspace,
+                deliverables_dir,
+                agent_dir,
+                write_scope: Vec::new(),
+                prompts: Arc::new(Prompts::builtin(Language::En)),
+                hidden_env: Vec::new(),
+            },
+        }
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.context.workspace.join(name)
+    }
+
+    pub(crate) fn file(&self, name: impl AsRef<Path>, content: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn file_with_mode(&self, name: &str, content: &[u8], mode: u32) {
+        self.file(name, content);
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    pub(crate) fn mode(&self, name: &str) -> u32 {
+        fs::metadata(self.path(name)).unwrap().permissions().mode() & 0o7777
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.path(directory))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
