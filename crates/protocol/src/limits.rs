@@ -63,6 +63,8 @@ pub const GRACE_SECONDS_MAX: u32 = 60;
 pub const TERM_AFTER_MS_MAX: u64 = 2_000;
 /// From the kill to a verified empty tree, in milliseconds.
 pub const EMPTY_WITHIN_MS: u64 = 2_000;
+/// A teammate that is idle, in seconds.
+pub const IDLE_TIMEOUT_SECONDS: u32 = 60;
 /// Waiting for an answer, in seconds.
 pub const ANSWER_TIMEOUT_SECONDS: u32 = 600;
 /// A wait for other agents, in seconds.
@@ -122,3 +124,22 @@ pub const MODEL_AFTER_FINISH_MS: u64 = 5_000;
 pub const MODEL_DRAIN_MS: u64 = 50;
 /// A file of scripted replies, in bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// The most that a model's three time-outs may say, in seconds.
+pub const MODEL_TIMEOUT_SECONDS_MAX: u32 = 3_600;
+/// The most that a model's `max_output_tokens` and `context_tokens` may say.
+pub const MODEL_TOKENS_MAX: u32 = 100_000_000;
+/// The key of a `[models.KEY]`.
+pub const MODEL_KEY_CHARS_MAX: usize = 64;
+
+/// One configuration file.
+pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
+/// The most that a deadline or time-out of `[limits]` may say, in seconds: a day.
+pub const CONFIG_SECONDS_MAX: u32 = 86_400;
+/// The most that `limits.start_timeout_seconds` may say, in seconds.
+pub const START_TIMEOUT_SECONDS_MAX: u32 = 600;
+/// The most that `limits.max_total_per_run` may say.
+pub const TOTAL_PER_RUN_MAX: u32 = 1_000_000;
+/// The least that `limits.result_bytes` may say: names and the fixed fields need that much.
+pub const RESULT_BYTES_SETTING_MIN: u32 = 4 * 1024;
+/// The most that `limits.result_bytes` may say.
+pub const RESULT_BYTES_SETTING_MAX: u32 = 64 * 1024;

@@ -1,1 +1,0 @@
-//! `muster.toml`: its layers, what each may change, and the settings that come of them.

@@ -1,0 +1,274 @@
+//! The settings while the layers are laid over each other.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::error::{ConfigError, ConfigErrorKind};
+use super::keys::{Key, NUMBERS, Setting};
+use super::settings::{
+    Admission, LanguageChoice, LimitSettings, RequiredRung, Settings, max_live_default,
+};
+use crate::job::ModelSpec;
+use crate::limits;
+
+/// Who set a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Author {
+    /// The user's file, a variable or a flag.
+    Person,
+    /// The workspace's file.
+    Workspace,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    setting: Setting,
+    source: String,
+    author: Author,
+}
+
+/// What is set so far; what is not in it is built in.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    values: BTreeMap<String, Held>,
+    models: BTreeMap<String, (ModelSpec, String)>,
+    warnings: Vec<String>,
+}
+
+impl Draft {
+    /// Takes a person's value.
+    pub(super) fn set(&mut self, key: Key, setting: Setting, source: &str) {
+        self.hold(key, setting, source, Author::Person);
+    }
+
+    /// Takes a person's model.
+    pub(super) fn set_model(&mut self, spec: ModelSpec, source: &str) {
+        self.models
+            .insert(spec.key.clone(), (spec, source.to_owned()));
+    }
+
+    /// Adds a warning.
+    pub(super) fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
+    /// Takes a workspace's value if it is tighter than what holds, and warns if it is looser.
+    pub(super) fn tighten(&mut self, key: Key, setting: Setting, source: &str) {
+        let (verdict, holds) = self.compare(&setting);
+        match verdict {
+            Verdict::Take => self.hold(key, setting, source, Author::Workspace),
+            Verdict::Same => {}
+            Verdict::Looser => {
+                let from = self.source(&key.path());
+                self.warn(format!(
+                    "{source}: `{}` is ignored: a workspace's file may only tighten it, and it is \
+                     {holds} already ({from})",
+                    key.path()
+                ));
+            }
+            Verdict::NotItsBusiness => self.warn(ignored(&key.path(), source)),
+        }
+    }
+
+    fn compare(&self, setting: &Setting) -> (Verdict, String) {
+        match setting {
+            Setting::Language(_) => (Verdict::Take, String::new()),
+            Setting::DefaultModel(_) | Setting::PromptsDir(_) => {
+                (Verdict::NotItsBusiness, String::new())
+            }
+            Setting::Admission(new) => {
+                let holds = self.admission();
+                let verdict = match (holds, *new) {
+                    (Admission::Queue, Admission::Reject) => Verdict::Take,
+                    (Admission::Reject, Admission::Queue) => Verdict::Looser,
+                    (Admission::Reject, Admission::Reject)
+                    | (Admission::Queue, Admission::Queue) => Verdict::Same,
+                };
+                (verdict, format!("\"{holds}\""))
+            }
+            Setting::Require(new) => {
+                let holds = self.require();
+                (order(holds.cmp(new)), format!("\"{holds}\""))
+            }
+            Setting::Number(name, new) => match self.number(name) {
+                None => (Verdict::Take, String::new()),
+                Some(holds) => (order(new.cmp(&holds)), holds.to_string()),
+            },
+        }
+    }
+
+    fn hold(&mut self, key: Key, setting: Setting, source: &str, author: Author) {
+        let held = Held {
+            setting,
+            source: source.to_owned(),
+            author,
+        };
+        self.values.insert(key.path(), held);
+    }
+
+    fn source(&self, path: &str) -> String {
+        self.values
+            .get(path)
+            .map_or_else(|| "built-in".to_owned(), |held| held.source.clone())
+    }
+
+    fn author(&self, path: &str) -> Option<Author> {
+        self.values.get(path).map(|held| held.author)
+    }
+
+    fn setting(&self, path: &str) -> Option<&Setting> {
+        self.values.get(path).map(|held| &held.setting)
+    }
+
+    fn language(&self) -> LanguageChoice {
+        match self.setting("language") {
+            Some(Setting::Language(language)) => *language,
+            _ => LanguageChoice::Auto,
+        }
+    }
+
+    fn admission(&self) -> Admission {
+        match self.setting("limits.admission") {
+            Some(Setting::Admission(admission)) => *admission,
+            _ => Admission::Reject,
+        }
+    }
+
+    fn require(&self) -> RequiredRung {
+        match self.setting("confinement.require") {
+            Some(Setting::Require(require)) => *require,
+            _ => RequiredRung::None,
+        }
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        match self.setting(path) {
+            Some(Setting::DefaultModel(text) | Setting::PromptsDir(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    /// A number as it holds; none is no limit.
+    fn number(&self, name: &str) -> Option<u64> {
+        if let Some(Setting::Number(_, value)) = self.setting(&format!("limits.{name}")) {
+            return Some(*value);
+        }
+        let key = NUMBERS.iter().find(|key| key.name == name)?;
+        match (key.default, name) {
+            (Some(default), _) => Some(default),
+            (None, "max_live") => self.number("max_concurrent").map(max_live_default),
+            (None, "timeout_seconds_min") => self
+                .number("timeout_seconds_max")
+                .map(|max| max.min(u64::from(limits::TIMEOUT_SECONDS_MIN))),
+            (None, _) => None,
+        }
+    }
+
+    /// Makes `low` no greater than `high`. Where a workspace's file is the cause, or nobody set
+    /// `low`, it follows; between two values of a person it is not known which one is meant.
+    fn settle(&mut self, low: &'static str, high: &'static str) -> Result<(), ConfigError> {
+        let (Some(least), Some(most)) = (self.number(low), self.number(high)) else {
+            return Ok(());
+        };
+        if least <= most {
+            return Ok(());
+        }
+        let (low_path, high_path) = (format!("limits.{low}"), format!("limits.{high}"));
+        let by_workspace = [&low_path, &high_path]
+            .into_iter()
+            .any(|path| self.author(path) == Some(Author::Workspace));
+        if by_workspace || self.author(&low_path).is_none() {
+            let source = self.source(&high_path);
+            let key = NUMBERS.iter().find(|key| key.name == low).map(Key::Number);
+            if let Some(key) = key {
+                self.hold(key, Setting::Number(low, most), &source, Author::Workspace);
+            }
+            return Ok(());
+        }
+        let place = if self.author(&high_path).is_some() {
+            self.source(&high_path)
+        } else {
+            self.source(&low_path)
+        };
+        Err(ConfigError::new(
+            ConfigErrorKind::Conflict,
+            format!("`{low_path}` is {least} and `{high_path}` is {most}"),
+        )
+        .at(&place)
+        .hint(format!("`{low}` must not be greater than `{high}`")))
+    }
+
+    /// The settings.
+    ///
+    /// # Errors
+    /// When two values of a person can't hold together.
+    pub(super) fn finish(mut self) -> Result<Settings, ConfigError> {
+        self.settle("timeout_seconds_min", "timeout_seconds_max")?;
+        self.settle("max_concurrent", "max_live")?;
+        let limits = LimitSettings {
+            max_concurrent: self.small("max_concurrent"),
+            max_live: self.small("max_live"),
+            timeout_seconds_min: self.small("timeout_seconds_min"),
+            timeout_seconds_max: self.small("timeout_seconds_max"),
+            start_timeout_seconds: self.small("start_timeout_seconds"),
+            max_total_per_run: self
+                .number("max_total_per_run")
+                .and_then(|number| u32::try_from(number).ok()),
+            max_total_tokens: self.number("max_total_tokens"),
+            admission: self.admission(),
+            queue_timeout_seconds: self.small("queue_timeout_seconds"),
+            grace_seconds: self.small("grace_seconds"),
+            idle_timeout_seconds: self.small("idle_timeout_seconds"),
+            answer_timeout_seconds: self.small("answer_timeout_seconds"),
+            result_bytes: self.small("result_bytes"),
+        };
+        let mut sources: BTreeMap<String, String> = Key::all()
+            .map(|key| (key.path(), self.source(&key.path())))
+            .collect();
+        let mut models = BTreeMap::new();
+        for (key, (spec, source)) in std::mem::take(&mut self.models) {
+            sources.insert(format!("models.{key}"), source);
+            models.insert(key, spec);
+        }
+        Ok(Settings {
+            language: self.language(),
+            default_model: self.text("default_model"),
+            prompts_dir: self.text("prompts_dir").map(PathBuf::from),
+            limits,
+            models,
+            require: self.require(),
+            warnings: self.warnings,
+            sources,
+        })
+    }
+
+    /// A number that has a default and a range within 32 bits.
+    fn small(&self, name: &str) -> u32 {
+        self.number(name)
+            .and_then(|number| u32::try_from(number).ok())
+            .expect("keys.rs gives it a default and a range of 32 bits; a test reads each one")
+    }
+}
+
+enum Verdict {
+    Take,
+    Same,
+    Looser,
+    NotItsBusiness,
+}
+
+fn order(order: std::cmp::Ordering) -> Verdict {
+    match order {
+        std::cmp::Ordering::Less => Verdict::Take,
+        std::cmp::Ordering::Equal => Verdict::Same,
+        std::cmp::Ordering::Greater => Verdict::Looser,
+    }
+}
+
+/// What is said of a key that a workspace's file may not set.
+pub(super) fn ignored(key: &str, place: &str) -> String {
+    format!(
+        "{place}: `{key}` is ignored: a workspace's file may only choose the language and tighten \
+         limits; put it into your own file"
+    )
+}

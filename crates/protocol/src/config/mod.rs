@@ -1,0 +1,34 @@
+//! `muster.toml`: its layers, what each may change, and the settings that come of them.
+//!
+//! Nothing here opens a file: the caller reads the texts and the environment and gives them to
+//! [`resolve`]. Layers in order, later ones win:
+//!
+//! 1. what is built in;
+//! 2. the user's file;
+//! 3. the workspace's `muster.toml`, which is not trusted: it may fix the language and tighten
+//!    limits, everything else of it is ignored with a warning;
+//! 4. variables: `MUSTER_` and the key in capitals for top-level keys and those of `[limits]`
+//!    (`MUSTER_LANGUAGE`, `MUSTER_DEFAULT_MODEL`, `MUSTER_MAX_CONCURRENT` …), and
+//!    `MUSTER_CONFINEMENT_REQUIRE`;
+//! 5. flags.
+//!
+//! A key of a model is never in a file, never in [`Settings`] and never in a message: a model
+//! names the variable that holds it.
+
+mod draft;
+mod error;
+mod field;
+mod keys;
+mod layers;
+mod model;
+mod select;
+mod settings;
+mod tree;
+
+pub use error::{ConfigError, ConfigErrorKind};
+pub use layers::{ConfigFile, Flag, Layers, resolve};
+pub use select::{api_key, model_by_key, select_model};
+pub use settings::{Admission, LanguageChoice, LimitSettings, RequiredRung, Settings};
+
+#[cfg(test)]
+mod tests;
