@@ -86,6 +86,12 @@ pub enum Effect {
     /// Tell whoever created the agent of its end; answer with `NoticeTaken` once it is told for
     /// good.
     Notice(Box<AgentResult>),
+    /// An answer has told the owner of this agent of its end: a notice of it that has not reached
+    /// its addressee yet is to be dropped.
+    DropNotice {
+        /// Whose end.
+        agent: TaskId,
+    },
     /// After `StopAll`: no agent is left.
     AllEnded,
     /// An input did not fit the agent's state and changed nothing. For the diagnostic log.

@@ -2,12 +2,22 @@
 //!
 //! Nothing here reads a clock, opens a file or socket, or starts a thread.
 
+pub mod agent;
+pub mod deadline;
 pub mod effect;
+pub mod ends;
 pub mod input;
 pub mod lifecycle;
+pub mod notices;
 pub mod record;
+pub mod result;
+pub mod roster;
+pub mod scope;
+pub mod slots;
 pub mod supervisor;
+pub mod waits;
 
+pub use agent::Agent;
 pub use effect::{Answer, Effect};
 pub use input::{Caller, Input, Ticket};
 pub use supervisor::{Supervisor, SupervisorConfig};
