@@ -6,3 +6,4 @@ pub mod process;
 pub mod programs;
 pub mod signals;
 pub mod spawn;
+pub mod terminal;

@@ -1,6 +1,7 @@
 //! Text for people: widths, colours, tables, results. Everything here makes strings; who prints
 //! them passes a writer.
 
+pub mod agents;
 pub mod line;
 pub mod result;
 pub mod steps;
