@@ -7,4 +7,5 @@ pub mod exit;
 pub mod faces;
 pub mod os;
 pub mod render;
+pub mod settings;
 pub mod store;

@@ -25,20 +25,20 @@ pub const OLLAMA_ADDRESS: &str = "127.0.0.1:11434";
 /// How long it may take to connect to it, and to answer.
 const OLLAMA_WAIT_MS: u64 = 200;
 
-/// The process's environment, read once. Values of variables may be secrets, so that they do not
+/// The process's variables, read once. Values of variables may be secrets, so that they do not
 /// show in its `Debug`.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Environment {
+pub struct Variables {
     variables: BTreeMap<String, String>,
 }
 
-impl std::fmt::Debug for Environment {
+impl std::fmt::Debug for Variables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.variables.keys()).finish()
     }
 }
 
-impl Environment {
+impl Variables {
     /// The environment of this process; what is not UTF-8 can't be a setting of ours.
     pub fn of_process() -> Self {
         std::env::vars_os()
@@ -56,15 +56,20 @@ impl Environment {
         self.get(name).map(str::to_owned)
     }
 
+    /// All of them, by name.
+    pub fn pairs(&self) -> Vec<(String, String)> {
+        self.variables.clone().into_iter().collect()
+    }
+
     /// Whether a variable is set to something.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !value.is_empty())
     }
 }
 
-impl FromIterator<(String, String)> for Environment {
+impl FromIterator<(String, String)> for Variables {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
-        Environment {
+        Variables {
             variables: variables.into_iter().collect(),
         }
     }
@@ -81,8 +86,8 @@ enum UserFile {
     Nowhere,
 }
 
-fn user_file(environment: &Environment) -> UserFile {
-    let filled = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+fn user_file(variables: &Variables) -> UserFile {
+    let filled = |name: &str| variables.get(name).filter(|value| !value.is_empty());
     if let Some(named) = filled(CONFIG_VARIABLE) {
         return UserFile::Named(PathBuf::from(named));
     }
@@ -103,14 +108,17 @@ fn user_file(environment: &Environment) -> UserFile {
 /// When a file can't be read, or `protocol::config` refuses what stands in it.
 pub fn load(
     workspace: &Path,
-    environment: &Environment,
+    variables: &Variables,
     flags: Vec<Flag>,
 ) -> Result<Settings, ToolError> {
-    let user = match user_file(environment) {
+    let user = match user_file(variables) {
         UserFile::Named(path) => Some(read_config(&path)?.ok_or_else(|| {
             ToolError::new(
                 ErrorCode::InvalidParameters,
-                format!("{CONFIG_VARIABLE} names `{}`, which is not there", path.display()),
+                format!(
+                    "{CONFIG_VARIABLE} names `{}`, which is not there",
+                    path.display()
+                ),
             )
             .hint(format!("make that file, or unset {CONFIG_VARIABLE}"))
         })?),
@@ -120,7 +128,7 @@ pub fn load(
     let layers = Layers {
         user,
         workspace: read_config(&workspace.join(WORKSPACE_FILE))?,
-        variables: environment.variables.clone().into_iter().collect(),
+        variables: variables.pairs(),
         flags,
     };
     resolve(&layers).map_err(|error| error.to_tool_error())
@@ -167,7 +175,8 @@ fn read_small_file(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(CONFIG_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(CONFIG_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -176,14 +185,11 @@ fn read_small_file(path: &Path) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When the choice is unknown or none is configured, or its key is missing.
-pub fn choose_model(
-    settings: &Settings,
-    environment: &Environment,
-) -> Result<ModelSpec, ToolError> {
-    let lookup = |name: &str| environment.lookup(name);
+pub fn choose_model(settings: &Settings, variables: &Variables) -> Result<ModelSpec, ToolError> {
+    let lookup = |name: &str| variables.lookup(name);
     select_model(settings, None, &lookup)
         .and_then(|spec| protocol::config::api_key(&spec, &lookup).map(|_| spec))
-        .map_err(|error| with_ollama(&error, &ollama_address(environment)))
+        .map_err(|error| with_ollama(&error, &ollama_address(variables)))
 }
 
 fn with_ollama(error: &ConfigError, address: &str) -> ToolError {
@@ -201,8 +207,8 @@ fn with_ollama(error: &ConfigError, address: &str) -> ToolError {
 
 /// Where an Ollama would listen on this machine. `OLLAMA_HOST` counts only where it names a
 /// loopback address: nobody else's machine is asked.
-fn ollama_address(environment: &Environment) -> String {
-    environment
+fn ollama_address(variables: &Variables) -> String {
+    variables
         .get("OLLAMA_HOST")
         .map(|value| value.trim_start_matches("http://").trim_end_matches('/'))
         .filter(|value| {
@@ -238,7 +244,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    fn environment(pairs: &[(&str, &str)]) -> Environment {
+    fn environment(pairs: &[(&str, &str)]) -> Variables {
         pairs
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -267,7 +273,11 @@ mod tests {
             let home = self.dir.path().join("home");
             let mut pairs = vec![("HOME", home.to_str().unwrap())];
             pairs.extend(more);
-            load(&self.dir.path().join("work"), &environment(&pairs), Vec::new())
+            load(
+                &self.dir.path().join("work"),
+                &environment(&pairs),
+                Vec::new(),
+            )
         }
     }
 
@@ -376,7 +386,10 @@ mod tests {
             (Some("10.0.0.1:11434"), OLLAMA_ADDRESS),
             (Some("0.0.0.0"), OLLAMA_ADDRESS),
         ] {
-            let pairs: Vec<_> = value.map(|value| ("OLLAMA_HOST", value)).into_iter().collect();
+            let pairs: Vec<_> = value
+                .map(|value| ("OLLAMA_HOST", value))
+                .into_iter()
+                .collect();
             assert_eq!(ollama_address(&environment(&pairs)), expected);
         }
     }
