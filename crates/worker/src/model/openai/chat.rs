@@ -21,12 +21,23 @@ use crate::model::{
 const DONE: &str = "[DONE]";
 
 /// A model that is asked over chat completions.
-#[derive(Debug)]
 pub struct OpenAi {
     spec: ModelSpec,
     endpoint: Endpoint,
     requests: u64,
     chance: Chance,
+}
+
+impl std::fmt::Debug for OpenAi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Headers of the configuration may hold secrets, so the whole of it is not shown.
+        f.debug_struct("OpenAi")
+            .field("key", &self.spec.key)
+            .field("model", &self.spec.model)
+            .field("endpoint", &self.endpoint)
+            .field("requests", &self.requests)
+            .finish_non_exhaustive()
+    }
 }
 
 impl OpenAi {
@@ -216,7 +227,7 @@ impl Question<'_> {
         let mut ids = CallIds::of(self.messages);
         assembler.end(ending, &mut ids).map_err(|no_answer| {
             let fault = match no_answer {
-                NoAnswer::NoChoice => return answer.no_answer("there is no choice in it"),
+                NoAnswer::NoChoice => return no_choice(answer),
                 NoAnswer::NamelessCall => return answer.no_answer("a call in it names no tool"),
                 NoAnswer::Torn => answer.cut("the answer was cut before its end"),
                 NoAnswer::BrokenOff(word) => {
@@ -229,6 +240,15 @@ impl Question<'_> {
                 fault
             }
         })
+    }
+}
+
+/// An answer without a choice. Some servers put a bare error object where a stream was promised.
+fn no_choice(answer: &Answer<'_>) -> Fault {
+    let document = lenient::parse(&answer.head()).ok();
+    match document.and_then(|document| refusal(&document)) {
+        Some(refusal) => answer.error_inside(&refusal),
+        None => answer.no_answer("there is no choice in it"),
     }
 }
 

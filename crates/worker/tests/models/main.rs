@@ -1,0 +1,8 @@
+//! The model dialects against a scripted server that sends exact bytes.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+mod answers;
+mod faults;
+mod server;
+mod streams;
