@@ -113,10 +113,12 @@ pub fn odd_exit(state: State, verdict: Verdict, found: Option<Report>) -> Option
             ),
             _ => None,
         },
-        State::Live(_) if success(found) => Some(format!(
-            "it {} without a report on the channel; its files hold the report",
-            verdict_text(verdict)
-        )),
+        State::Live(_) if success(found) && verdict != Verdict::Exited(exit::SUCCESS) => {
+            Some(format!(
+                "it {}, but its files hold its report",
+                verdict_text(verdict)
+            ))
+        }
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ pub mod agent;
 pub mod deadline;
 pub mod effect;
 pub mod ends;
+pub mod fold;
 pub mod input;
 pub mod lifecycle;
 pub mod notices;

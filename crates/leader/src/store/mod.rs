@@ -4,6 +4,7 @@ pub mod agent_dir;
 pub mod claims;
 pub mod deliverables;
 pub mod git_exclude;
+pub mod log;
 pub mod place;
 pub mod results;
 pub mod worker_log;

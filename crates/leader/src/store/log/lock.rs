@@ -1,0 +1,95 @@
+//! The lock of a run's folder: one live leader a run.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::store::log::error::LogError;
+
+/// The lock's name in a run's folder.
+pub const LOCK_FILE: &str = "lock";
+
+/// The leader's hold on a run's folder, for as long as it lives; the kernel lets go of it at the
+/// holder's death, however it dies.
+#[derive(Debug)]
+pub struct RunLock {
+    dir: PathBuf,
+    // Opened close-on-exec, as all files of the standard library are: no child keeps the lock.
+    _file: File,
+}
+
+impl RunLock {
+    /// Takes the lock of the run's folder `dir`, which must exist. `holder` is what an error of
+    /// somebody else will name, such as `pid 4711`.
+    ///
+    /// # Errors
+    /// [`LogError::Held`] when a live leader has it; otherwise when the file can't be made.
+    pub fn take(dir: &Path, holder: &str) -> Result<Self, LogError> {
+        let path = dir.join(LOCK_FILE);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(|error| LogError::io("open", &path, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LogError::Held {
+                    dir: dir.to_owned(),
+                    holder: who_holds(&mut file),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(LogError::io("lock", &path, error)),
+        }
+        file.set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.write_all(holder.as_bytes()))
+            .map_err(|error| LogError::io("write", &path, error))?;
+        Ok(RunLock {
+            dir: dir.to_owned(),
+            _file: file,
+        })
+    }
+
+    /// Whether a live leader holds the run's folder. A folder without a lock file is held by
+    /// nobody.
+    ///
+    /// # Errors
+    /// When the file is there and can't be looked at.
+    pub fn is_held(dir: &Path) -> Result<bool, LogError> {
+        let path = dir.join(LOCK_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(LogError::io("open", &path, error)),
+        };
+        // A shared lock, so that two who look do not take each other for the leader.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(LogError::io("lock", &path, error)),
+        }
+    }
+
+    /// The folder that it holds.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+fn who_holds(file: &mut File) -> String {
+    const HOLDER_BYTES_MAX: u64 = 200;
+    let mut text = Vec::new();
+    // What can't be read is not worth an error of its own.
+    let read = file.take(HOLDER_BYTES_MAX).read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    match (read, text.trim()) {
+        (Ok(_), text) if !text.is_empty() => text.to_owned(),
+        _ => "unknown process".to_owned(),
+    }
+}
