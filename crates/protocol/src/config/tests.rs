@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -1029,5 +1030,41 @@ fn a_key_is_read_from_its_variable_and_never_told() {
             error.to_string(),
             format!("model `m` wants its key in `{missing}`, which is not set")
         );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_of_a_workspace_loosens_a_limit_or_brings_a_model(
+        head in prop_oneof![Just(""), Just("[limits]\n")],
+        lines in proptest::collection::vec(
+            prop_oneof![
+                Just("[limits]".to_owned()),
+                Just("[models.x]".to_owned()),
+                Just("[confinement]".to_owned()),
+                ("(max_concurrent|max_live|grace_seconds|timeout_seconds_max|result_bytes)", 0u32..9_000)
+                    .prop_map(|(key, value)| format!("{key} = {value}")),
+                "(admission|require|language|default_model|api_key) = \"(queue|none|pidns|zh|x)\"",
+                "[\\[\\]{}=\"'#a-z0-9_. -]{0,20}",
+            ],
+            0..8,
+        )
+    ) {
+        let own = "[limits]\nmax_concurrent = 100\n[confinement]\nrequire = \"subreaper\"\n";
+        let before = user(own).unwrap();
+        if let Ok(after) = resolve(&layers(own, &format!("{head}{}", lines.join("\n")))) {
+            prop_assert_eq!(after.models.len(), 0);
+            prop_assert_eq!(after.default_model, None);
+            prop_assert!(after.require >= before.require);
+            let (new, old) = (&after.limits, &before.limits);
+            prop_assert!(new.max_concurrent <= old.max_concurrent);
+            prop_assert!(new.max_live <= old.max_live);
+            prop_assert!(new.max_concurrent <= new.max_live);
+            prop_assert!(new.grace_seconds <= old.grace_seconds);
+            prop_assert!(new.timeout_seconds_max <= old.timeout_seconds_max);
+            prop_assert!(new.timeout_seconds_min <= new.timeout_seconds_max);
+            prop_assert!(new.result_bytes <= old.result_bytes);
+            prop_assert_eq!(new.admission, old.admission);
+        }
     }
 }

@@ -94,6 +94,20 @@ fn slot_name(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_text_without_values_comes_back_as_it_is(text in "[{}a-z_0 é\n]{0,60}") {
+            prop_assert_eq!(Template::parse(&text).fill(&[]), text.trim_end());
+        }
+
+        #[test]
+        fn a_value_comes_through_untouched(value in "\\PC{0,60}") {
+            let filled = Template::parse("<{a}|{b}>").fill(&[("a", &value), ("b", "x")]);
+            prop_assert_eq!(filled, format!("<{value}|x>"));
+        }
+    }
 
     #[test]
     fn inserted_braces_are_never_interpreted() {
