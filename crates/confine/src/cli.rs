@@ -104,6 +104,7 @@ fn read(arguments: Vec<OsString>) -> Result<Request, String> {
                 ProgramCall {
                     program,
                     args: words.collect(),
+                    env: None,
                 },
             ))
         }

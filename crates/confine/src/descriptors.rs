@@ -26,21 +26,102 @@ pub(crate) fn close_strangers(keep: Option<i32>) -> Result<(), StepError> {
     sys::close_range(keep + 1, u32::MAX).map_err(failed)
 }
 
+/// Keeps number 3 taken until the program gets the keeper's socket there: nothing else of the start
+/// may lie under a number that is replaced later.
+#[derive(Debug)]
+pub(crate) struct Placeholder(OwnedFd);
+
+impl Placeholder {
+    /// Takes the lowest free number, which is 3 after [`close_strangers`].
+    pub(crate) fn take() -> Result<Placeholder, StepError> {
+        open_null().map(Placeholder)
+    }
+
+    /// Puts `socket` in its place, to stay open in the program.
+    pub(crate) fn replace(&self, socket: &OwnedFd) -> Result<(), StepError> {
+        // SAFETY: both are open; the number is the placeholder's own, which stands for nothing.
+        let done = unsafe { libc::dup2(socket.as_raw_fd(), self.0.as_raw_fd()) };
+        Errno::result(done).map(drop).map_err(|errno| {
+            StepError::errno(Step::Descriptors, errno, "pass the keeper's socket on")
+        })
+    }
+}
+
+/// Where a jail's or keeper's lines go.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// Nothing where it can't be written to.
+    to: Option<OwnedFd>,
+    /// Whether the program writes there too, so that a line must begin on a line of its own.
+    shared: bool,
+    /// How long a line may wait for room.
+    budget_ms: u16,
+}
+
+impl Lines {
+    /// Lines on a socket of their own, written by a process that must not wait.
+    pub(crate) fn alone(to: OwnedFd) -> Lines {
+        Lines {
+            to: writable(to),
+            shared: false,
+            budget_ms: 0,
+        }
+    }
+
+    /// Writes a line before anything of the program can stand there.
+    pub(crate) fn first(&self, line: &JailLine) {
+        self.write_within_budget(line.to_line().as_bytes());
+    }
+
+    /// Writes a line after the program, which may have left half a line of its own.
+    pub(crate) fn last(&self, line: &JailLine) {
+        let begin = if self.shared { "\n" } else { "" };
+        self.write_within_budget(format!("{begin}{}", line.to_line()).as_bytes());
+    }
+
+    /// The descriptor, to see it hang up.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.to.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Writes what fits within the budget. A lost line is no fault of the tree: the verdict is the
+    /// wait status, so a full or broken channel must not keep the jail from ending.
+    fn write_within_budget(&self, mut bytes: &[u8]) {
+        let Some(to) = &self.to else { return };
+        while !bytes.is_empty() {
+            let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
+            match nix::poll::poll(&mut fds, PollTimeout::from(self.budget_ms)) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(Errno::EINTR) => continue,
+                Err(_) => return,
+            }
+            // A pipe that polls writable has room for this much, so the write can't block.
+            let chunk = &bytes[..bytes.len().min(limits::PIPE_CHUNK_BYTES)];
+            match nix::unistd::write(to, chunk) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
 /// The jail's own hold on descriptors 0 and 1.
 #[derive(Debug)]
 pub(crate) struct Channel {
     /// What hangs up when the caller is gone.
     watch: OwnedFd,
-    /// Where the jail's lines go.
-    lines: OwnedFd,
-    kind: JailKind,
+    lines: Lines,
 }
 
-/// What the program gets as its descriptors 0 and 1.
+/// What the program gets as its standard descriptors.
 #[derive(Debug)]
 pub(crate) struct ProgramEnds {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
+    pub(crate) stdin: OwnedFd,
+    pub(crate) stdout: OwnedFd,
+    /// Its own, where it does not share the jail's.
+    pub(crate) stderr: Option<OwnedFd>,
 }
 
 impl Channel {
@@ -51,37 +132,24 @@ impl Channel {
         let one = copy(std::io::stdout().as_fd())?;
         over_standard(&null, Standard::Input)?;
         over_standard(&null, Standard::Output)?;
-        match kind {
-            JailKind::Worker => {
-                let ends = ProgramEnds {
-                    stdin: copy(zero.as_fd())?,
-                    stdout: copy(one.as_fd())?,
-                };
-                Ok((
-                    Channel {
-                        watch: zero,
-                        lines: one,
-                        kind,
-                    },
-                    ends,
-                ))
-            }
-            JailKind::Command => {
-                let ends = ProgramEnds {
-                    stdin: null,
-                    stdout: one,
-                };
-                let lines = copy(zero.as_fd())?;
-                Ok((
-                    Channel {
-                        watch: zero,
-                        lines,
-                        kind,
-                    },
-                    ends,
-                ))
-            }
-        }
+        let (stdin, stdout, to) = match kind {
+            JailKind::Worker => (copy(zero.as_fd())?, copy(one.as_fd())?, one),
+            JailKind::Command => (null, one, copy(zero.as_fd())?),
+        };
+        let shared = kind == JailKind::Worker;
+        let lines = Lines {
+            to: writable(to),
+            shared,
+            budget_ms: limits::LINE_BUDGET_MS,
+        };
+        Ok((
+            Channel { watch: zero, lines },
+            ProgramEnds {
+                stdin,
+                stdout,
+                stderr: None,
+            },
+        ))
     }
 
     /// The descriptor whose hang-up means that the caller is gone.
@@ -89,59 +157,42 @@ impl Channel {
         self.watch.as_fd()
     }
 
-    /// Writes a line before anything of the program can stand on the channel.
-    pub(crate) fn first_line(&self, line: &JailLine) {
-        self.write_within_budget(line.to_line().as_bytes());
-    }
-
-    /// Writes a line after the program, which may have left half a line of its own.
-    pub(crate) fn last_line(&self, line: &JailLine) {
-        let text = match self.kind {
-            JailKind::Worker => format!("\n{}", line.to_line()),
-            JailKind::Command => line.to_line(),
-        };
-        self.write_within_budget(text.as_bytes());
-    }
-
-    /// Writes what fits within the budget. A lost line is no fault of the tree: the verdict is the
-    /// wait status, so a full or broken channel must not keep the jail from ending.
-    fn write_within_budget(&self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let mut fds = [PollFd::new(self.lines.as_fd(), PollFlags::POLLOUT)];
-            match nix::poll::poll(&mut fds, PollTimeout::from(limits::LINE_BUDGET_MS)) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(Errno::EINTR) => continue,
-                Err(_) => return,
-            }
-            // A pipe that polls writable has room for this much, so the write can't block.
-            let chunk = &bytes[..bytes.len().min(limits::PIPE_CHUNK_BYTES)];
-            match nix::unistd::write(&self.lines, chunk) {
-                Ok(written) => bytes = &bytes[written..],
-                Err(Errno::EINTR | Errno::EAGAIN) => {}
-                Err(_) => return,
-            }
-        }
+    /// Where the jail's lines go.
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
     }
 }
 
 impl ProgramEnds {
-    /// Puts them at 0 and 1 of the process that becomes the program.
+    /// Puts them in place in the process that becomes the program.
     pub(crate) fn install(&self) -> Result<(), StepError> {
         over_standard(&self.stdin, Standard::Input)?;
-        over_standard(&self.stdout, Standard::Output)
+        over_standard(&self.stdout, Standard::Output)?;
+        match &self.stderr {
+            Some(stderr) => over_standard(stderr, Standard::Error),
+            None => Ok(()),
+        }
     }
+}
+
+/// A command may have `/dev/null` or a pipe's reading end instead of a report socket; a line could
+/// only wait for room there that never comes.
+fn writable(fd: OwnedFd) -> Option<OwnedFd> {
+    let flags = fcntl(fd.as_fd(), FcntlArg::F_GETFL).ok()?;
+    (flags & libc::O_ACCMODE != libc::O_RDONLY).then_some(fd)
 }
 
 enum Standard {
     Input,
     Output,
+    Error,
 }
 
 fn over_standard(fd: &impl AsFd, which: Standard) -> Result<(), StepError> {
     let done = match which {
         Standard::Input => nix::unistd::dup2_stdin(fd.as_fd()),
         Standard::Output => nix::unistd::dup2_stdout(fd.as_fd()),
+        Standard::Error => nix::unistd::dup2_stderr(fd.as_fd()),
     };
     done.map_err(|errno| {
         StepError::errno(Step::Descriptors, errno, "replace a standard descriptor")

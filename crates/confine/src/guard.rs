@@ -1,11 +1,12 @@
 //! The jail while its tree runs: passes signals on, watches the leader, and judges the end.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
 
-use crate::descriptors::Channel;
+use crate::cgroup::Cgroup;
+use crate::descriptors::{Channel, Lines};
 use crate::init::pass_to_program;
 use crate::inside::{JailEnd, Message, Next};
 use crate::jail::{Boundary, Plan};
@@ -15,6 +16,7 @@ use crate::signals_in::SignalPipe;
 use crate::steps::StepError;
 use crate::sys::best_effort;
 use crate::verdict::{self, Verdict};
+use crate::walk;
 use crate::watch::{self, Source};
 
 /// How it ended: what is reported, and what the jail's own end says.
@@ -56,29 +58,40 @@ struct Facts {
     boundary: Boundary,
     told: Told,
     started: bool,
-    killed: Option<EndReason>,
+    /// Why it was made to end, if it was.
+    cause: Option<EndReason>,
     /// The end of the process below the jail.
     below: Verdict,
 }
 
 /// Judges the end; `Err` when only the boundary was lost, so that a lower one may be tried.
 fn judge(facts: Facts) -> Result<Conclusion, StepError> {
-    let lost = |step| matches!(step, Step::Unshare | Step::UserMap);
-    match (facts.told, facts.killed, facts.boundary) {
-        (Told::Failed(error), None, _) if !facts.started && lost(error.step) => Err(error),
-        (Told::Failed(error), _, _) => Ok(Conclusion::failed(error)),
-        (Told::Ended(verdict, reason), _, _) => Ok(Conclusion::ended(verdict, reason)),
-        (Told::Nothing | Told::Started, Some(reason), _) => {
+    let Facts {
+        boundary,
+        told,
+        started,
+        cause,
+        below,
+    } = facts;
+    let lost = match boundary {
+        Boundary::Namespaces(_) => [Step::Unshare, Step::UserMap].as_slice(),
+        Boundary::Subreaper => [Step::Landlock].as_slice(),
+        Boundary::Group => [].as_slice(),
+    };
+    match (told, boundary) {
+        (Told::Failed(error), _) if !started && cause.is_none() && lost.contains(&error.step) => {
+            Err(error)
+        }
+        (Told::Failed(error), _) => Ok(Conclusion::failed(error)),
+        (Told::Ended(verdict, told), _) => Ok(Conclusion::ended(verdict, cause.unwrap_or(told))),
+        // Init tells before it ends, so one that did not was killed.
+        (Told::Nothing | Told::Started, Boundary::Namespaces(_)) => {
+            let reason = cause.unwrap_or(EndReason::KilledFromOutside);
             Ok(Conclusion::ended(Verdict::Signalled(libc::SIGKILL), reason))
         }
-        // Init tells before it ends, so one that did not was killed by somebody else.
-        (Told::Nothing | Told::Started, None, Boundary::Namespaces(_)) => Ok(Conclusion::ended(
-            Verdict::Signalled(libc::SIGKILL),
-            EndReason::KilledFromOutside,
-        )),
-        (Told::Nothing | Told::Started, None, Boundary::Group) => {
-            Ok(Conclusion::ended(facts.below, EndReason::Program))
-        }
+        (Told::Nothing | Told::Started, Boundary::Subreaper | Boundary::Group) => Ok(
+            Conclusion::ended(below, cause.unwrap_or(EndReason::Program)),
+        ),
     }
 }
 
@@ -98,7 +111,9 @@ pub(crate) struct Running {
     inside: Option<JailEnd>,
     told: Told,
     started: bool,
-    killed: Option<EndReason>,
+    cause: Option<EndReason>,
+    /// The end of the process below, where it was reaped among others.
+    reaped: Option<Verdict>,
 }
 
 impl Running {
@@ -109,7 +124,8 @@ impl Running {
             inside: Some(inside),
             told: Told::Nothing,
             started: false,
-            killed: None,
+            cause: None,
+            reaped: None,
         }
     }
 
@@ -123,7 +139,7 @@ impl Running {
         loop {
             let events = self.wait(plan, channel, signals);
             if events.contains(&Event::Inside) {
-                self.hear(channel);
+                self.hear(channel.lines());
             }
             if events.contains(&Event::Signal) {
                 for signal in signals.take() {
@@ -132,11 +148,15 @@ impl Running {
             }
             if events.contains(&Event::LeaderGone) {
                 self.kill(EndReason::LeaderGone);
+                if let Some(group) = &plan.cgroup {
+                    group.kill();
+                }
             }
             if events.contains(&Event::Below) {
                 // Its last words may have come in together with its end.
-                self.hear(channel);
-                return judge(self.facts());
+                self.hear(channel.lines());
+                self.clear(plan.cgroup.as_ref(), signals);
+                return self.conclude();
             }
         }
     }
@@ -146,10 +166,10 @@ impl Running {
             Source::readable(Event::Below, self.below.as_fd()),
             Source::readable(Event::Signal, signals.as_fd()),
         ];
-        if let Some(inside) = &self.inside {
-            sources.push(Source::readable(Event::Inside, inside.as_fd()));
+        if let Some(inside) = self.inside() {
+            sources.push(Source::readable(Event::Inside, inside));
         }
-        if self.killed.is_none() {
+        if self.cause.is_none() {
             sources.push(Source::hang_up(Event::LeaderGone, channel.watch()));
             if let Some(leader) = &plan.leader {
                 sources.push(Source::readable(Event::LeaderGone, leader.as_fd()));
@@ -159,8 +179,18 @@ impl Running {
         watch::wait(&sources, PollTimeout::NONE).unwrap_or_else(|_| vec![Event::LeaderGone])
     }
 
+    /// What to poll for messages of the inside, while there can be any.
+    pub(crate) fn inside(&self) -> Option<BorrowedFd<'_>> {
+        self.inside.as_ref().map(JailEnd::as_fd)
+    }
+
+    /// What to poll for the end of the process below.
+    pub(crate) fn below(&self) -> BorrowedFd<'_> {
+        self.below.as_fd()
+    }
+
     /// Takes in what the inside has told.
-    fn hear(&mut self, channel: &Channel) {
+    pub(crate) fn hear(&mut self, lines: &Lines) {
         while let Some(inside) = &self.inside {
             match inside.next() {
                 Next::Message(Message::Ready(confinement)) => {
@@ -168,7 +198,7 @@ impl Running {
                         init_pid: self.below.pid(),
                         confinement,
                     };
-                    channel.first_line(&JailLine::Started(started));
+                    lines.first(&JailLine::Started(started));
                     inside.go();
                     self.started = true;
                     self.told = Told::Started;
@@ -187,45 +217,76 @@ impl Running {
         }
     }
 
-    fn pass_on(&self, signal: Signal) {
-        match self.boundary {
+    fn pass_on(&mut self, signal: Signal) {
+        match (self.boundary, signal) {
+            // The process below is watched by its pidfd. What else ends is reaped here only if the
+            // orphans of the tree come to this process.
+            (Boundary::Namespaces(_) | Boundary::Group, Signal::SIGCHLD) => {}
+            (Boundary::Subreaper, Signal::SIGCHLD) => {
+                walk::reap(self.below.pid(), &mut self.reaped);
+            }
             // A signal that can't be sent means that init is gone, which its pidfd tells.
-            Boundary::Namespaces(_) => best_effort(self.below.send(signal)),
-            Boundary::Group => pass_to_program(self.below.pid(), signal),
+            (Boundary::Namespaces(_), _) => best_effort(self.below.send(signal)),
+            (Boundary::Subreaper | Boundary::Group, _) if self.reaped.is_some() => {}
+            (Boundary::Subreaper | Boundary::Group, _) => {
+                pass_to_program(self.below.pid(), signal);
+            }
         }
     }
 
-    fn kill(&mut self, reason: EndReason) {
-        self.killed.get_or_insert(reason);
-        self.kill_group();
+    /// Asks the program to end, for a reason that its end is then told with.
+    pub(crate) fn terminate(&mut self, reason: EndReason) {
+        self.cause.get_or_insert(reason);
+        self.pass_on(Signal::SIGTERM);
+    }
+
+    /// Kills the process below, and with it what the boundary reaches at once.
+    pub(crate) fn kill(&mut self, reason: EndReason) {
+        self.cause.get_or_insert(reason);
+        match self.boundary {
+            Boundary::Namespaces(_) => {}
+            Boundary::Subreaper => walk::strike(),
+            // Its number is still the group's, for it is not reaped yet.
+            Boundary::Group => best_effort(signal::kill_group(self.below.pid())),
+        }
         best_effort(self.below.send(Signal::SIGKILL));
     }
 
-    /// Where there is no namespace, kills what the program left in its group; its number is still
-    /// its own, for it is not reaped yet.
-    fn kill_group(&self) {
+    /// Ends what the end of the process below has not ended.
+    fn clear(&mut self, cgroup: Option<&Cgroup>, signals: &SignalPipe) {
         match self.boundary {
             Boundary::Namespaces(_) => {}
+            // Its number is still the group's, for it is not reaped yet.
             Boundary::Group => best_effort(signal::kill_group(self.below.pid())),
+            Boundary::Subreaper => walk::clear(self.below.pid(), &mut self.reaped, |pause_ms| {
+                signals.pause(pause_ms);
+                // Whoever asks for an end now gets one anyway.
+                drop(signals.take());
+            }),
+        }
+        if let Some(group) = cgroup {
+            group.kill();
         }
     }
 
     /// Reaps the process below, which proves a namespace empty: the kernel gives it out only after
-    /// all others in it are gone.
-    fn facts(&mut self) -> Facts {
-        self.kill_group();
+    /// all others in it are gone. Judges the end.
+    pub(crate) fn conclude(&mut self) -> Result<Conclusion, StepError> {
         let pid = i32::try_from(self.below.pid()).unwrap_or(i32::MAX);
-        let below = match verdict::reap(pid, 0) {
-            Ok(Some((_, verdict))) => verdict,
-            Ok(None) | Err(_) => Verdict::Signalled(libc::SIGKILL),
+        let below = match self.reaped {
+            Some(verdict) => verdict,
+            None => match verdict::reap(pid, 0) {
+                Ok(Some((_, verdict))) => verdict,
+                Ok(None) | Err(_) => Verdict::Signalled(libc::SIGKILL),
+            },
         };
-        Facts {
+        judge(Facts {
             boundary: self.boundary,
             told: std::mem::replace(&mut self.told, Told::Nothing),
             started: self.started,
-            killed: self.killed,
+            cause: self.cause,
             below,
-        }
+        })
     }
 }
 
@@ -240,7 +301,7 @@ mod tests {
             boundary: Boundary::Namespaces(Privilege::Own),
             started: matches!(told, Told::Started | Told::Ended(..)),
             told,
-            killed: None,
+            cause: None,
             below: Verdict::Exited(0),
         }
     }
@@ -256,7 +317,7 @@ mod tests {
         };
         assert_eq!(judge(after), Ok(Conclusion::failed(error.clone())));
         let killed = Facts {
-            killed: Some(EndReason::LeaderGone),
+            cause: Some(EndReason::LeaderGone),
             ..before
         };
         assert_eq!(judge(killed), Ok(Conclusion::failed(error)));
@@ -272,6 +333,35 @@ mod tests {
     }
 
     #[test]
+    fn a_time_out_is_told_with_the_end_that_it_brought() {
+        let told = facts(Told::Ended(Verdict::Signalled(15), EndReason::Program));
+        let timed_out = Facts {
+            cause: Some(EndReason::TimedOut),
+            ..told
+        };
+        let ended = Conclusion::ended(Verdict::Signalled(15), EndReason::TimedOut);
+        assert_eq!(judge(timed_out), Ok(ended));
+    }
+
+    #[test]
+    fn a_subreaper_without_its_shield_is_lost() {
+        let error = StepError::new(Step::Landlock, "shield the jail");
+        let subreaper = |told| Facts {
+            boundary: Boundary::Subreaper,
+            ..facts(told)
+        };
+        assert_eq!(
+            judge(subreaper(Told::Failed(error.clone()))),
+            Err(error.clone())
+        );
+        let group = Facts {
+            boundary: Boundary::Group,
+            ..facts(Told::Failed(error.clone()))
+        };
+        assert_eq!(judge(group), Ok(Conclusion::failed(error)));
+    }
+
+    #[test]
     fn an_init_that_told_nothing_was_killed() {
         let killed = Verdict::Signalled(9);
         assert_eq!(
@@ -279,7 +369,7 @@ mod tests {
             Ok(Conclusion::ended(killed, EndReason::KilledFromOutside))
         );
         let by_us = Facts {
-            killed: Some(EndReason::LeaderGone),
+            cause: Some(EndReason::LeaderGone),
             ..facts(Told::Started)
         };
         assert_eq!(

@@ -1,150 +1,190 @@
-//! Pid 1 of the tree: forks the program, passes signals on, reaps everybody, and by ending takes
-//! the whole namespace with it.
+//! Pid 1 of a tree or of one command in it: forks the program, passes signals on, reaps everybody,
+//! and by ending takes the whole namespace with it.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
 use nix::unistd::ForkResult;
 
+use crate::confinement::{self, Facts, Hold};
 use crate::descriptors::ProgramEnds;
 use crate::inside::{InnerEnd, Message};
 use crate::jail::Plan;
+use crate::keeper;
+use crate::limits;
 use crate::mounts;
 use crate::namespaces::{self, Ids, Privilege};
-use crate::program;
-use crate::report::{
-    Confinement, EndReason, FilesystemGuard, KillReach, MemoryCap, NetworkReach, ProcessCap, Rung,
-    Step,
-};
+use crate::policy::JailKind;
+use crate::program::{Becoming, ScopeNeed};
+use crate::report::{Confinement, EndReason, FilesystemGuard, NetworkReach, ProcessCap, Step};
 use crate::signal::{self, Delivery, PidFd};
 use crate::signals_in::SignalQueue;
 use crate::steps::StepError;
-use crate::sys;
-use crate::sys::best_effort;
+use crate::sys::{self, best_effort};
 use crate::verdict::{self, Verdict};
 use crate::watch::{self, Source};
+
+/// Whose init it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// A tree's, below a jail.
+    Tree(Privilege, Ids),
+    /// A command's, below the keeper, in namespaces inside the tree's.
+    Command,
+}
 
 /// What init is born with.
 #[derive(Debug)]
 pub(crate) struct Birth<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) ids: Ids,
-    pub(crate) privilege: Privilege,
+    pub(crate) place: Place,
     pub(crate) ends: ProgramEnds,
     pub(crate) inner: InnerEnd,
-    /// The jail's pidfd, opened by the jail itself before the clone.
-    pub(crate) jail: PidFd,
+    /// The parent's pidfd, opened by the parent itself before the clone.
+    pub(crate) parent: PidFd,
 }
 
-/// Runs as pid 1 until the program, the jail or the leader ends. Every signal must be blocked.
+/// Runs as pid 1 until the program, the parent or the leader ends. Every signal must be blocked.
 pub(crate) fn run(birth: Birth<'_>) -> ! {
-    let inner = match start(birth) {
-        Ok((tree, inner)) => {
+    let Birth {
+        plan,
+        place,
+        ends,
+        inner,
+        parent,
+    } = birth;
+    match start(plan, place, ends, &inner, &parent) {
+        Ok((program, queue)) => {
+            let tree = Tree {
+                program,
+                queue,
+                leader: plan.leader.as_ref(),
+            };
             let (verdict, reason) = tree.tend();
             inner.tell(&Message::Ended(verdict, reason));
             sys::exit_now(0)
         }
-        Err((error, inner)) => {
+        Err(error) => {
             inner.tell(&Message::Failed(error));
-            inner
+            sys::exit_now(limits::EXIT_NOT_STARTED)
         }
-    };
-    drop(inner);
-    sys::exit_now(crate::limits::EXIT_NOT_STARTED)
-}
-
-/// Sets the namespace up and forks the program.
-fn start(birth: Birth<'_>) -> Result<(Tree<'_>, InnerEnd), (StepError, InnerEnd)> {
-    let Birth {
-        plan,
-        ids,
-        privilege,
-        ends,
-        inner,
-        jail,
-    } = birth;
-    match fork_program(plan, ids, privilege, ends, &inner, &jail) {
-        Ok((program, queue)) => Ok((
-            Tree {
-                program,
-                queue,
-                leader: plan.leader.as_ref(),
-            },
-            inner,
-        )),
-        Err(error) => Err((error, inner)),
     }
 }
 
-fn fork_program(
+/// Sets the namespace up and forks the keeper and the program; gives the program's number.
+fn start(
     plan: &Plan,
-    ids: Ids,
-    privilege: Privilege,
+    place: Place,
     ends: ProgramEnds,
     inner: &InnerEnd,
-    jail: &PidFd,
+    parent: &PidFd,
 ) -> Result<(u32, SignalQueue), StepError> {
     sys::reset_dispositions();
-    match privilege {
-        Privilege::Own => {}
-        Privilege::UserNamespace => ids.map_identity()?,
+    match place {
+        Place::Tree(Privilege::UserNamespace, ids) => ids.map_identity()?,
+        Place::Tree(Privilege::Own, _) | Place::Command => {}
     }
-    follow_jail(jail)?;
+    follow(parent)?;
     nix::unistd::setsid()
         .map_err(|errno| StepError::errno(Step::Session, errno, "make a session"))?;
-    let confinement = build(plan);
+    let confinement = build(plan, place);
+    let (ends, keeper) = match (place, plan.policy.kind) {
+        (Place::Tree(..), JailKind::Worker) => fork_keeper(plan, ends)?,
+        (Place::Tree(..), JailKind::Command) | (Place::Command, _) => (ends, None),
+    };
     let queue = SignalQueue::open()?;
     // SAFETY: this process has one thread, so the child may use everything it inherits.
     match unsafe { nix::unistd::fork() } {
         Ok(ForkResult::Parent { child }) => {
-            // The program must not look into init, which alone may speak for it. Not earlier: a
-            // process that is not dumpable owns nothing in /proc, where the maps are written.
-            best_effort(nix::sys::prctl::set_dumpable(false));
+            hide();
             Ok((u32::try_from(child.as_raw()).unwrap_or(0), queue))
         }
         Ok(ForkResult::Child) => {
             drop(queue);
-            program::become_program(&plan.policy, &plan.call, &ends, inner, confinement)
+            let scope = ScopeNeed::Wanted;
+            let becoming = Becoming {
+                plan,
+                ends: &ends,
+                inner,
+                keeper: keeper.as_ref(),
+                scope,
+            };
+            becoming.become_program(confinement)
         }
         Err(errno) => Err(StepError::errno(Step::Fork, errno, "fork the program")),
     }
 }
 
-/// Asks to die with the jail. It lies outside this PID namespace, where getppid(2) says 0 whether
+/// The program must not look into a process that speaks for it or holds capabilities. Not before
+/// the maps are written: a process that is not dumpable owns nothing in /proc.
+fn hide() {
+    best_effort(nix::sys::prctl::set_dumpable(false));
+}
+
+/// Forks the keeper before the program, so that it keeps what the program gives up; gives the
+/// program's end of their socket.
+fn fork_keeper(
+    plan: &Plan,
+    ends: ProgramEnds,
+) -> Result<(ProgramEnds, Option<OwnedFd>), StepError> {
+    let (theirs, ours) = keeper::socket()?;
+    // SAFETY: this process has one thread, so the child may use everything it inherits.
+    match unsafe { nix::unistd::fork() } {
+        Ok(ForkResult::Parent { .. }) => Ok((ends, Some(theirs))),
+        Ok(ForkResult::Child) => {
+            hide();
+            // It must not hold the channel, or the program could not close it.
+            drop((ends, theirs));
+            keeper::serve(plan, ours)
+        }
+        Err(errno) => Err(StepError::errno(Step::Fork, errno, "fork the keeper")),
+    }
+}
+
+/// Asks to die with the parent. It lies outside this PID namespace, where getppid(2) says 0 whether
 /// it lives or not, so that it had not ended before is seen by its pidfd.
-fn follow_jail(jail: &PidFd) -> Result<(), StepError> {
+fn follow(parent: &PidFd) -> Result<(), StepError> {
     sys::die_with_parent()
         .map_err(|errno| StepError::errno(Step::Signals, errno, "follow the jail"))?;
-    match jail.has_ended() {
+    match parent.has_ended() {
         Ok(false) => Ok(()),
-        Ok(true) | Err(_) => sys::exit_now(crate::limits::EXIT_NOT_STARTED),
+        Ok(true) | Err(_) => sys::exit_now(limits::EXIT_NOT_STARTED),
     }
 }
 
 /// Makes what the namespace holds and says what of it stands.
-fn build(plan: &Plan) -> Confinement {
-    let mut gaps = Vec::new();
-    match mounts::cut_propagation() {
-        Ok(()) => gaps.extend(mounts::private_proc()),
-        // A mount now would show on the machine, so none is made.
-        Err(errno) => gaps.push(format!("no mounts of its own: {}", errno.desc())),
-    }
-    let uncapped = namespaces::cap_processes(plan.policy.process_cap);
+fn build(plan: &Plan, place: Place) -> Confinement {
+    let policy = &plan.policy;
+    let mut gaps = match place {
+        Place::Tree(..) => mounts::build(policy, &plan.call.file()),
+        Place::Command => mounts::private_proc().into_iter().collect(),
+    };
+    let filesystem = if gaps.is_empty() {
+        FilesystemGuard::PrivateMounts
+    } else {
+        FilesystemGuard::None
+    };
+    gaps.extend(plan.cgroup_lost.clone());
+    let uncapped = namespaces::cap_processes(policy.process_cap);
     let procs = match &uncapped {
         None => ProcessCap::Tree,
         Some(_) => ProcessCap::None,
     };
     gaps.extend(uncapped);
-    Confinement {
-        rung: Rung::Pidns,
-        kill: KillReach::Complete,
-        procs,
-        memory: MemoryCap::None,
-        network: NetworkReach::Full,
-        filesystem: FilesystemGuard::None,
-        gaps,
+    gaps.extend(mounts::seal_proc());
+    match policy.network {
+        NetworkReach::Full => {}
+        NetworkReach::Loopback => gaps.extend(namespaces::raise_loopback()),
     }
+    confinement::report(Facts {
+        hold: Hold::Namespace,
+        cgroup: plan.cgroup.as_ref().map(|group| group.bounds),
+        procs,
+        network: policy.network,
+        filesystem,
+        gaps,
+    })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,24 +1,28 @@
 //! The outer process: takes over descriptors and signals, starts the tree on the highest rung that
 //! can be had, and tells the end.
 
-use crate::descriptors::{self, Channel, ProgramEnds};
+use nix::errno::Errno;
+
+use crate::cgroup::Cgroup;
+use crate::confinement::{self, Facts, Hold};
+use crate::descriptors::{self, Channel, Placeholder, ProgramEnds};
 use crate::exit_file::ExitFile;
 use crate::guard::{Conclusion, Running};
-use crate::init::{self, Birth};
-use crate::inside::{self, InnerEnd};
+use crate::init::{self, Birth, Place};
+use crate::inside::{self, InnerEnd, Message};
+use crate::limits;
 use crate::namespaces::{Ids, Privilege};
 use crate::policy::JailPolicy;
-use crate::program::{self, ProgramCall};
+use crate::program::{Becoming, ProgramCall, ScopeNeed};
 use crate::report::{
-    Confinement, FilesystemGuard, JailLine, KillReach, MemoryCap, NetworkReach, Outcome,
-    ProcessCap, Rung, Step,
+    Confinement, FilesystemGuard, JailLine, NetworkReach, Outcome, ProcessCap, Rung, Step,
 };
 use crate::signal::PidFd;
 use crate::signals_in::{self, SignalPipe};
 use crate::steps::StepError;
-use crate::sys::best_effort;
-use crate::sys::{self, Cloned};
+use crate::sys::{self, Cloned, best_effort};
 use crate::verdict::Verdict;
+use crate::walk;
 use crate::watch;
 
 /// What every process of the start needs to know.
@@ -30,14 +34,19 @@ pub(crate) struct Plan {
     pub(crate) leader: Option<PidFd>,
     /// What stood in the way of each boundary that was tried in vain.
     pub(crate) obstacles: Vec<String>,
+    /// The group that everything is started in.
+    pub(crate) cgroup: Option<Cgroup>,
+    /// Why there is none, although one was asked for.
+    pub(crate) cgroup_lost: Option<String>,
+    pub(crate) placeholder: Placeholder,
 }
 
 /// The jail before and between its attempts at a rung.
 #[derive(Debug)]
-pub(crate) struct Jail {
-    pub(crate) plan: Plan,
-    pub(crate) channel: Channel,
-    pub(crate) signals: SignalPipe,
+struct Jail {
+    plan: Plan,
+    channel: Channel,
+    signals: SignalPipe,
     exit_file: Option<ExitFile>,
     ends: ProgramEnds,
 }
@@ -47,6 +56,8 @@ pub(crate) struct Jail {
 pub(crate) enum Boundary {
     /// A PID namespace with an init.
     Namespaces(Privilege),
+    /// The jail, to which all orphans below it come.
+    Subreaper,
     /// The program's process group.
     Group,
 }
@@ -55,6 +66,7 @@ impl Boundary {
     fn rung(self) -> Rung {
         match self {
             Boundary::Namespaces(_) => Rung::Pidns,
+            Boundary::Subreaper => Rung::Subreaper,
             Boundary::Group => Rung::Group,
         }
     }
@@ -63,29 +75,34 @@ impl Boundary {
         match self {
             Boundary::Namespaces(Privilege::Own) => "namespaces by own privilege",
             Boundary::Namespaces(Privilege::UserNamespace) => "namespaces inside a user namespace",
-            Boundary::Group => "a process group",
+            Boundary::Subreaper => "subreaper",
+            Boundary::Group => "process group",
         }
     }
 }
 
-/// The boundaries a policy allows, strongest first.
-fn boundaries(policy: &JailPolicy) -> Vec<Boundary> {
+/// The boundaries a policy allows, strongest first. In a cgroup each of them is good enough for
+/// the rung `cgroup2`.
+fn boundaries(policy: &JailPolicy, in_cgroup: bool) -> Vec<Boundary> {
     let [own, user] = Privilege::ORDER;
-    [
+    let all = [
         Boundary::Namespaces(own),
         Boundary::Namespaces(user),
+        Boundary::Subreaper,
         Boundary::Group,
-    ]
-    .into_iter()
-    .filter(|boundary| (policy.require..=policy.highest).contains(&boundary.rung()))
-    .collect()
+    ];
+    all.into_iter()
+        .filter(|boundary| boundary.rung() <= policy.highest)
+        .filter(|boundary| in_cgroup || boundary.rung() >= policy.require)
+        .collect()
 }
 
 /// Starts `call` under `policy`, waits for the end of the tree, reports it and returns the verdict.
 pub(crate) fn run(policy: JailPolicy, call: ProgramCall) -> Verdict {
-    let claimed =
-        descriptors::close_strangers(policy.keep_fd).and_then(|()| Channel::claim(policy.kind));
-    let (channel, ends) = match claimed {
+    let claimed = descriptors::close_strangers(policy.keep_fd)
+        .and_then(|()| Placeholder::take())
+        .and_then(|placeholder| Ok((placeholder, Channel::claim(policy.kind)?)));
+    let (placeholder, (channel, ends)) = match claimed {
         Ok(claimed) => claimed,
         // Without a channel there is nobody to tell but by the exit code.
         Err(error) => return Verdict::Exited(error.exit_code()),
@@ -100,12 +117,25 @@ pub(crate) fn run(policy: JailPolicy, call: ProgramCall) -> Verdict {
         Ok(listening) => listening,
         Err(error) => return conclude(&channel, exit_file.as_ref(), Conclusion::failed(error)),
     };
-    let boundaries = boundaries(&policy);
+    let (cgroup, cgroup_lost) = match &policy.cgroup {
+        Some(delegated) if policy.highest >= Rung::Cgroup2 => {
+            match Cgroup::create(delegated, &policy) {
+                Ok(group) => (Some(group), None),
+                Err(error) => (None, Some(format!("no cgroup: {error}"))),
+            }
+        }
+        Some(_) | None => (None, None),
+    };
+    let boundaries = boundaries(&policy, cgroup.is_some());
+    let obstacles = cgroup_lost.iter().cloned().collect();
     let plan = Plan {
         policy,
         call,
         leader,
-        obstacles: Vec::new(),
+        obstacles,
+        cgroup,
+        cgroup_lost,
+        placeholder,
     };
     Jail {
         plan,
@@ -125,12 +155,10 @@ fn conclude(channel: &Channel, exit_file: Option<&ExitFile>, conclusion: Conclus
     };
     if let Some(Err(error)) = exit_file.map(|file| file.write(conclusion.outcome)) {
         // The line and the wait status still tell; the caller's log of descriptor 2 has this.
-        best_effort(nix::unistd::write(
-            std::io::stderr(),
-            format!("jail: {error}\n").as_bytes(),
-        ));
+        let complaint = format!("jail: {error}\n");
+        best_effort(nix::unistd::write(std::io::stderr(), complaint.as_bytes()));
     }
-    channel.last_line(&line);
+    channel.lines().last(&line);
     conclusion.verdict
 }
 
@@ -147,9 +175,7 @@ impl Jail {
         let mut last = None;
         for &boundary in boundaries {
             match self.attempt(boundary) {
-                Attempt::Over(jail, conclusion) => {
-                    return conclude(&jail.channel, jail.exit_file.as_ref(), conclusion);
-                }
+                Attempt::Over(jail, conclusion) => return jail.end(conclusion),
                 Attempt::Lost(jail, error) => {
                     self = jail;
                     self.plan
@@ -160,20 +186,28 @@ impl Jail {
             }
         }
         let refused = self.refusal(last);
-        conclude(
-            &self.channel,
-            self.exit_file.as_ref(),
-            Conclusion::failed(refused),
-        )
+        self.end(Conclusion::failed(refused))
+    }
+
+    /// Leaves the delegated directory as it was, and tells.
+    fn end(&self, conclusion: Conclusion) -> Verdict {
+        if let Some(group) = &self.plan.cgroup
+            && group.wait_until_empty()
+        {
+            group.remove();
+        }
+        conclude(&self.channel, self.exit_file.as_ref(), conclusion)
     }
 
     /// No allowed rung can be had: says which one was wanted and what stood in the way of each.
     fn refusal(&self, last: Option<StepError>) -> StepError {
-        let what = format!(
-            "reach the required rung `{}` ({})",
-            self.plan.policy.require,
-            self.plan.obstacles.join("; ")
-        );
+        let mut what = format!("reach the required rung `{}`", self.plan.policy.require);
+        if self.plan.obstacles.is_empty() {
+            // Only a cgroup can be missing without anything having been tried.
+            what.push_str(" (no cgroup directory was delegated; hint: set one in the policy)");
+        } else {
+            what.push_str(&format!(" ({})", self.plan.obstacles.join("; ")));
+        }
         let errno = last.and_then(|error| error.errno);
         StepError {
             errno,
@@ -182,24 +216,22 @@ impl Jail {
     }
 
     fn attempt(self, boundary: Boundary) -> Attempt {
-        let (jail_end, inner) = match inside::line() {
-            Ok(line) => line,
+        let made = inside::line().and_then(|line| Ok((line, hold_myself()?)));
+        let ((jail_end, inner), myself) = match made {
+            Ok(made) => made,
             Err(error) => return Attempt::Over(self, Conclusion::failed(error)),
-        };
-        let myself = match PidFd::open(std::process::id()) {
-            Ok(myself) => myself,
-            Err(error) => {
-                let error = StepError::new(Step::Fork, format!("fork: {error}"));
-                return Attempt::Over(self, Conclusion::failed(error));
-            }
         };
         let ids = Ids::current();
         if let Err(errno) = signals_in::block_all() {
             let error = StepError::errno(Step::Signals, errno, "block signals for the fork");
             return Attempt::Over(self, Conclusion::failed(error));
         }
+        let cgroup = self.plan.cgroup.as_ref().map(Cgroup::as_fd);
         let cloned = match boundary {
-            Boundary::Namespaces(privilege) => sys::clone_into(privilege.flags(), None),
+            Boundary::Namespaces(privilege) => {
+                sys::clone_into(privilege.flags(self.plan.policy.network), cgroup)
+            }
+            Boundary::Subreaper => become_subreaper().and_then(|()| sys::fork_with_pidfd()),
             Boundary::Group => sys::fork_with_pidfd(),
         };
         if let Ok(Cloned::Child) = cloned {
@@ -213,10 +245,10 @@ impl Jail {
             Ok(Cloned::Parent(pid, pidfd)) => {
                 self.guard(boundary, PidFd::from_creation(pid, pidfd), jail_end)
             }
-            Ok(Cloned::Child) => sys::exit_now(crate::limits::EXIT_NOT_STARTED),
+            Ok(Cloned::Child) => sys::exit_now(limits::EXIT_NOT_STARTED),
             Err(errno) => Attempt::Lost(
                 self,
-                StepError::errno(Step::Unshare, errno, "fork into namespaces"),
+                StepError::errno(Step::Unshare, errno, "fork the tree"),
             ),
         }
     }
@@ -231,61 +263,103 @@ impl Jail {
             ends,
         } = self;
         drop((channel, signals, exit_file));
-        match boundary {
-            Boundary::Namespaces(privilege) => init::run(Birth {
-                plan: &plan,
-                ids,
-                privilege,
-                ends,
-                inner,
-                jail: myself,
-            }),
-            Boundary::Group => {
-                let confinement = group_confinement(&plan);
-                if sys::die_with_parent().is_err() || !matches!(myself.has_ended(), Ok(false)) {
-                    sys::exit_now(crate::limits::EXIT_NOT_STARTED);
-                }
-                drop(myself);
-                program::become_program(&plan.policy, &plan.call, &ends, &inner, confinement)
+        let (hold, scope) = match boundary {
+            Boundary::Namespaces(privilege) => {
+                let place = Place::Tree(privilege, ids);
+                init::run(Birth {
+                    plan: &plan,
+                    place,
+                    ends,
+                    inner,
+                    parent: myself,
+                })
             }
+            Boundary::Subreaper => (Hold::Subreaper, ScopeNeed::Mandatory),
+            Boundary::Group => (Hold::Group, ScopeNeed::Wanted),
+        };
+        if sys::die_with_parent().is_err() || !matches!(myself.has_ended(), Ok(false)) {
+            sys::exit_now(limits::EXIT_NOT_STARTED);
         }
+        drop(myself);
+        if let Some(Err(error)) = plan.cgroup.as_ref().map(Cgroup::join) {
+            inner.tell(&Message::Failed(error));
+            sys::exit_now(limits::EXIT_NOT_STARTED);
+        }
+        let confinement = confinement_without_namespaces(&plan, hold);
+        let becoming = Becoming {
+            plan: &plan,
+            ends: &ends,
+            inner: &inner,
+            keeper: None,
+            scope,
+        };
+        becoming.become_program(confinement)
     }
 
     /// In the jail: stands guard until the tree has ended.
     fn guard(self, boundary: Boundary, below: PidFd, inside: inside::JailEnd) -> Attempt {
-        let Jail {
-            plan,
-            channel,
-            signals,
-            exit_file,
-            ends,
-        } = self;
         let mut running = Running::new(boundary, below, inside);
-        let told = running.guard(&plan, &channel, &signals);
-        let jail = Jail {
-            plan,
-            channel,
-            signals,
-            exit_file,
-            ends,
-        };
-        match told {
-            Ok(conclusion) => Attempt::Over(jail, conclusion),
-            Err(lost) => Attempt::Lost(jail, lost),
+        match running.guard(&self.plan, &self.channel, &self.signals) {
+            Ok(conclusion) => Attempt::Over(self, conclusion),
+            Err(lost) => Attempt::Lost(self, lost),
         }
     }
 }
 
-fn group_confinement(plan: &Plan) -> Confinement {
+/// Opens a hold on this very process for its child, which may see it end but not ask for it.
+pub(crate) fn hold_myself() -> Result<PidFd, StepError> {
+    PidFd::for_watching(std::process::id())
+        .map_err(|errno| StepError::errno(Step::Fork, errno, "watch this very process"))
+}
+
+/// The kernel without a list of children can't be walked; that is found out before the fork.
+fn become_subreaper() -> Result<(), Errno> {
+    if walk::is_possible() {
+        walk::become_subreaper()
+    } else {
+        Err(Errno::ENOSYS)
+    }
+}
+
+fn confinement_without_namespaces(plan: &Plan, hold: Hold) -> Confinement {
     let mut gaps = plan.obstacles.clone();
-    gaps.push("a process that calls setsid escapes a kill".to_owned());
-    Confinement {
-        rung: Rung::Group,
-        kill: KillReach::Group,
+    match plan.policy.network {
+        NetworkReach::Full => {}
+        NetworkReach::Loopback => gaps.push("the network is not cut off".to_owned()),
+    }
+    confinement::report(Facts {
+        hold,
+        cgroup: plan.cgroup.as_ref().map(|group| group.bounds),
         procs: ProcessCap::None,
-        memory: MemoryCap::None,
         network: NetworkReach::Full,
         filesystem: FilesystemGuard::None,
         gaps,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_tried_lies_between_what_is_required_and_what_is_allowed() {
+        let tried = |require, highest, in_cgroup| {
+            let policy = JailPolicy {
+                require,
+                highest,
+                ..JailPolicy::default()
+            };
+            boundaries(&policy, in_cgroup)
+        };
+        let [own, user] = Privilege::ORDER.map(Boundary::Namespaces);
+        let all = vec![own, user, Boundary::Subreaper, Boundary::Group];
+        assert_eq!(tried(Rung::Group, Rung::Cgroup2, false), all);
+        assert_eq!(tried(Rung::Pidns, Rung::Cgroup2, false), [own, user]);
+        assert_eq!(
+            tried(Rung::Subreaper, Rung::Subreaper, false),
+            [Boundary::Subreaper]
+        );
+        assert_eq!(tried(Rung::Cgroup2, Rung::Cgroup2, false), []);
+        assert_eq!(tried(Rung::Cgroup2, Rung::Cgroup2, true), all);
     }
 }

@@ -7,6 +7,7 @@
 //! only program of the workspace that forks, unshares or mounts.
 
 pub mod cli;
+pub mod keeper;
 pub mod limits;
 pub mod policy;
 pub mod probe;
@@ -14,6 +15,9 @@ pub mod report;
 pub mod signal;
 
 mod canary;
+mod caps;
+mod cgroup;
+mod confinement;
 mod descriptors;
 mod exit_file;
 mod guard;
@@ -22,10 +26,13 @@ mod inside;
 mod jail;
 mod mounts;
 mod namespaces;
+mod path_text;
 mod program;
 mod rlimits;
+mod scope;
 mod signals_in;
 mod steps;
 mod sys;
 mod verdict;
+mod walk;
 mod watch;

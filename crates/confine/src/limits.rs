@@ -20,6 +20,10 @@ pub const PID_FLOOR: u32 = 300;
 pub const OPEN_FILES_DEFAULT: u64 = 4096;
 /// Largest single file in bytes a process of the tree may write, unless the policy says otherwise.
 pub const FILE_SIZE_BYTES_DEFAULT: u64 = 8 << 30;
+/// Bytes the private `/tmp` and `/dev/shm` hold each, unless the policy says otherwise.
+pub const TMP_BYTES_DEFAULT: u64 = 2 << 30;
+/// Paths a policy may name beside the workspace to stay visible.
+pub const VISIBLE_PATHS_MAX: usize = 64;
 /// Seconds between the soft and the hard CPU limit, in which a program may still save its work.
 pub const CPU_HARD_EXTRA_SECONDS: u64 = 5;
 /// The tree is the first to go when memory runs out: what its out-of-memory score is raised to.
@@ -44,3 +48,26 @@ pub const PROBE_EMPTY_BUDGET_MS: u16 = 1_000;
 pub const CANARY_LIFETIME_SECONDS: u32 = 10;
 /// Largest output in bytes read from a probe.
 pub const PROBE_OUTPUT_BYTES_MAX: u64 = 256 * 1024;
+
+/// Time in milliseconds that a killed cgroup gets to become empty before the jail ends without it.
+pub const CGROUP_EMPTY_BUDGET_MS: u64 = 2_000;
+/// Milliseconds between two looks at a cgroup that makes no sound.
+pub const CGROUP_LOOK_MS: u64 = 20;
+/// Entries of the delegated directory that are looked at for groups left behind.
+pub const CGROUP_SWEEP_MAX: usize = 4096;
+
+/// Processes that one walk down a tree holds at once; each costs a descriptor.
+pub const WALK_PROCESSES_MAX: usize = 512;
+/// First pause in milliseconds between two walks.
+pub const WALK_PAUSE_MIN_MS: u16 = 1;
+/// Longest pause in milliseconds between two walks.
+pub const WALK_PAUSE_MAX_MS: u16 = 1_000;
+
+/// Commands that one keeper runs at once.
+pub const COMMANDS_MAX: usize = 64;
+/// Largest message in bytes to the keeper: arguments and environment of one command.
+pub const COMMAND_BYTES_MAX: usize = 160 * 1024;
+/// Longest time-out in milliseconds a command may ask for; without one it ends with its worker.
+pub const COMMAND_TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
+/// Time in milliseconds between SIGTERM and the kill of a command whose time-out has passed.
+pub const COMMAND_GRACE_MS: u64 = 1_000;

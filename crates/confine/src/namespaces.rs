@@ -2,12 +2,14 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 
 use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::unistd::{Gid, Uid};
 
 use crate::limits;
-use crate::report::Step;
+use crate::report::{NetworkReach, Step};
 use crate::steps::StepError;
 
 /// The namespaces of every tree.
@@ -28,11 +30,19 @@ impl Privilege {
     pub(crate) const ORDER: [Privilege; 2] = [Privilege::Own, Privilege::UserNamespace];
 
     /// The flags for clone3.
-    pub(crate) fn flags(self) -> i32 {
+    pub(crate) fn flags(self, network: NetworkReach) -> i32 {
         match self {
-            Privilege::Own => TREE,
-            Privilege::UserNamespace => TREE | libc::CLONE_NEWUSER,
+            Privilege::Own => flags(network),
+            Privilege::UserNamespace => flags(network) | libc::CLONE_NEWUSER,
         }
+    }
+}
+
+/// The flags for clone3 of a process that has the capability to make namespaces.
+pub(crate) fn flags(network: NetworkReach) -> i32 {
+    match network {
+        NetworkReach::Full => TREE,
+        NetworkReach::Loopback => TREE | libc::CLONE_NEWNET,
     }
 }
 
@@ -103,6 +113,36 @@ fn at_least(release: &str, wanted: (u32, u32)) -> bool {
         (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= wanted,
         _ => false,
     }
+}
+
+nix::ioctl_read_bad!(get_interface_flags, libc::SIOCGIFFLAGS, libc::ifreq);
+nix::ioctl_write_ptr_bad!(set_interface_flags, libc::SIOCSIFFLAGS, libc::ifreq);
+
+/// Brings the loopback of a new network namespace up; gives the gap when it can't.
+pub(crate) fn raise_loopback() -> Option<String> {
+    set_loopback_up()
+        .err()
+        .map(|errno| format!("the private loopback is down: {}", errno.desc()))
+}
+
+fn set_loopback_up() -> Result<(), Errno> {
+    let any = socket(
+        AddressFamily::Inet,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: the request is writable, of the type that this call wants, and names an interface.
+    unsafe { get_interface_flags(any.as_raw_fd(), &raw mut request) }?;
+    // SAFETY: the call before filled the flags.
+    unsafe { request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short };
+    // SAFETY: the request is readable and of the type that this call wants.
+    unsafe { set_interface_flags(any.as_raw_fd(), &raw const request) }.map(drop)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::limits;
-use crate::report::{Rung, to_json};
+use crate::path_text;
+use crate::report::{NetworkReach, Rung, to_json};
 
 /// The version of [`JailPolicy`] this crate reads and writes.
 pub const POLICY_FORMAT: u32 = 1;
@@ -53,6 +54,20 @@ pub struct JailPolicy {
     pub cpu_seconds: Option<u64>,
     /// Tasks in the tree at once, threads included.
     pub process_cap: u32,
+    /// Bytes that the private `/tmp`, and `/dev/shm`, may hold each.
+    pub tmp_bytes: u64,
+    /// Further paths, absolute, that stay visible where a private `/tmp` would cover them.
+    #[serde(with = "path_text::list")]
+    pub visible: Vec<PathBuf>,
+    /// A delegated cgroup v2 directory, absolute, in which the tree gets a group of its own.
+    #[serde(with = "path_text::optional")]
+    pub cgroup: Option<PathBuf>,
+    /// Bytes of memory the tree may use; held only by a cgroup with a memory controller.
+    pub memory_bytes: Option<u64>,
+    /// What the tree may reach of the network.
+    pub network: NetworkReach,
+    /// What a command that the keeper starts may reach of it at most.
+    pub command_network: NetworkReach,
     /// For tests alone: a descriptor that stays open in every process of the tree, so that its end
     /// of file proves the tree empty.
     pub keep_fd: Option<i32>,
@@ -73,6 +88,12 @@ impl Default for JailPolicy {
             file_size_bytes: Some(limits::FILE_SIZE_BYTES_DEFAULT),
             cpu_seconds: None,
             process_cap: limits::PROCESS_CAP_DEFAULT,
+            tmp_bytes: limits::TMP_BYTES_DEFAULT,
+            visible: Vec::new(),
+            cgroup: None,
+            memory_bytes: None,
+            network: NetworkReach::Full,
+            command_network: NetworkReach::Full,
             keep_fd: None,
         }
     }
@@ -178,18 +199,26 @@ impl JailPolicy {
             ("workspace", &self.workspace),
             ("cwd", &self.cwd),
             ("exit_file", &self.exit_file),
+            ("cgroup", &self.cgroup),
         ];
-        for (field, path) in paths {
-            match path {
-                Some(path) if !path.is_absolute() => {
-                    return Err(PolicyError::Relative {
-                        field,
-                        path: path.clone(),
-                    });
-                }
-                Some(_) | None => {}
+        let named = paths
+            .into_iter()
+            .flat_map(|(field, path)| path.iter().map(move |p| (field, p)));
+        for (field, path) in named.chain(self.visible.iter().map(|path| ("visible", path))) {
+            if !path.is_absolute() {
+                return Err(PolicyError::Relative {
+                    field,
+                    path: path.clone(),
+                });
             }
         }
+        let visible = i64::try_from(self.visible.len()).unwrap_or(i64::MAX);
+        in_range(
+            "visible (its length)",
+            visible,
+            0,
+            limits::VISIBLE_PATHS_MAX as i64,
+        )?;
         in_range(
             "process_cap",
             i64::from(self.process_cap),
@@ -233,76 +262,6 @@ fn in_range(field: &'static str, value: i64, least: i64, most: i64) -> Result<()
             least,
             most,
         })
-    }
-}
-
-/// Paths in JSON: text where they are UTF-8, else an array of bytes, so that no path is lost.
-pub(crate) mod path_text {
-    use serde::de::{Error, SeqAccess, Visitor};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::ffi::OsString;
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    use std::path::{Path, PathBuf};
-
-    struct PathText(PathBuf);
-
-    impl Serialize for PathText {
-        fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-            write(&self.0, to)
-        }
-    }
-
-    impl<'de> Deserialize<'de> for PathText {
-        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-            from.deserialize_any(PathVisitor).map(PathText)
-        }
-    }
-
-    fn write<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
-        match path.to_str() {
-            Some(text) => to.serialize_str(text),
-            None => to.serialize_bytes(path.as_os_str().as_bytes()),
-        }
-    }
-
-    struct PathVisitor;
-
-    impl<'de> Visitor<'de> for PathVisitor {
-        type Value = PathBuf;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a path as a string, or as an array of bytes")
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<PathBuf, E> {
-            Ok(PathBuf::from(text))
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PathBuf, A::Error> {
-            let mut bytes = Vec::new();
-            while let Some(byte) = items.next_element::<u8>()? {
-                bytes.push(byte);
-            }
-            Ok(OsString::from_vec(bytes).into())
-        }
-    }
-
-    /// For a path that may be missing.
-    pub(crate) mod optional {
-        use super::*;
-
-        pub(crate) fn serialize<S: Serializer>(
-            path: &Option<PathBuf>,
-            to: S,
-        ) -> Result<S::Ok, S::Error> {
-            path.clone().map(PathText).serialize(to)
-        }
-
-        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-            from: D,
-        ) -> Result<Option<PathBuf>, D::Error> {
-            Option::<PathText>::deserialize(from).map(|path| path.map(|path| path.0))
-        }
     }
 }
 

@@ -1,19 +1,24 @@
 //! The last process of the start: it takes its limits upon itself and becomes the program.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::caps;
 use crate::descriptors::{self, ProgramEnds};
 use crate::inside::{InnerEnd, Message};
-use crate::policy::JailPolicy;
+use crate::jail::Plan;
+use crate::keeper::{ENV_KEEPER, KEEPER_FD};
+use crate::limits;
 use crate::report::{Confinement, Step};
 use crate::rlimits;
+use crate::scope;
 use crate::signals_in;
 use crate::steps::StepError;
-use crate::sys;
+use crate::sys::{self, best_effort};
 
 /// What is executed.
 #[derive(Debug, Clone)]
@@ -22,60 +27,133 @@ pub(crate) struct ProgramCall {
     pub(crate) program: OsString,
     /// Its arguments, without its own name.
     pub(crate) args: Vec<OsString>,
+    /// Its environment; without one, this process's own.
+    pub(crate) env: Option<Vec<(OsString, OsString)>>,
 }
 
-/// Sets this freshly forked process up, waits for the jail's word and executes the program.
-///
-/// Every signal must be blocked; they are let through just before the program begins, so that one
-/// that comes early ends it and is not lost.
-pub(crate) fn become_program(
-    policy: &JailPolicy,
-    call: &ProgramCall,
-    ends: &ProgramEnds,
-    inner: &InnerEnd,
-    mut confinement: Confinement,
-) -> ! {
-    let error = match prepare(policy, call, ends, &mut confinement) {
-        Ok(image) => {
-            inner.tell(&Message::Ready(confinement));
-            if !inner.wait_for_go() {
-                sys::exit_now(crate::limits::EXIT_NOT_STARTED);
+impl ProgramCall {
+    /// The file that is going to be executed, as far as it can be told beforehand.
+    pub(crate) fn file(&self) -> PathBuf {
+        let candidates = candidates(&self.program, &self.path());
+        let found = candidates
+            .iter()
+            .find(|path| path.exists())
+            .or(candidates.first());
+        found.cloned().unwrap_or_default()
+    }
+
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        self.env
+            .clone()
+            .unwrap_or_else(|| std::env::vars_os().collect())
+    }
+
+    /// The PATH that the program itself will have.
+    fn path(&self) -> OsString {
+        let environment = self.environment();
+        let path = environment.into_iter().find(|(name, _)| name == "PATH");
+        path.map(|(_, value)| value).unwrap_or_default()
+    }
+}
+
+/// Whether the program may start without Landlock's scopes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScopeNeed {
+    /// It may, with a gap.
+    Wanted,
+    /// It may not: nothing else keeps it from its jail.
+    Mandatory,
+}
+
+/// A process that is about to become a program.
+#[derive(Debug)]
+pub(crate) struct Becoming<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) ends: &'a ProgramEnds,
+    pub(crate) inner: &'a InnerEnd,
+    /// The socket to the keeper, if there is one.
+    pub(crate) keeper: Option<&'a OwnedFd>,
+    pub(crate) scope: ScopeNeed,
+}
+
+impl Becoming<'_> {
+    /// Sets this freshly forked process up, waits for the jail's word and executes the program.
+    ///
+    /// Every signal must be blocked; they are let through just before the program begins, so that
+    /// one that comes early ends it and is not lost.
+    pub(crate) fn become_program(&self, mut confinement: Confinement) -> ! {
+        let error = match self.prepare(&mut confinement) {
+            Ok(image) => {
+                confinement.gaps = shortened(confinement.gaps);
+                self.inner.tell(&Message::Ready(confinement));
+                if !self.inner.wait_for_go() {
+                    sys::exit_now(limits::EXIT_NOT_STARTED);
+                }
+                image.execute()
             }
-            image.execute()
+            Err(error) => error,
+        };
+        let code = error.exit_code();
+        self.inner.tell(&Message::Failed(error));
+        sys::exit_now(code)
+    }
+
+    fn prepare(&self, confinement: &mut Confinement) -> Result<Image, StepError> {
+        let policy = &self.plan.policy;
+        sys::reset_dispositions();
+        nix::unistd::setsid()
+            .map_err(|errno| StepError::errno(Step::Session, errno, "make a session"))?;
+        self.ends.install()?;
+        rlimits::apply(policy)?;
+        // Init made itself undumpable, which hides even one's own files in /proc.
+        best_effort(nix::sys::prctl::set_dumpable(true));
+        confinement.gaps.extend(rlimits::offer_to_oom_killer());
+        caps::drop_all()?;
+        if let Some(directory) = policy.directory() {
+            // By its path and after the mounts: an inherited directory would still be the one
+            // below them, and `..` from there leads around every mask. After the capabilities, so
+            // that what the program can't enter is told here.
+            nix::unistd::chdir(directory.as_path()).map_err(|errno| {
+                StepError::errno(Step::Chdir, errno, "enter the working directory").at(directory)
+            })?;
         }
-        Err(error) => error,
-    };
-    let code = error.exit_code();
-    inner.tell(&Message::Failed(error));
-    sys::exit_now(code)
+        if let Some(fd) = policy.keep_fd.filter(|&fd| !descriptors::is_open(fd)) {
+            let what = format!("keep descriptor {fd}, which is not open");
+            return Err(StepError::new(Step::Descriptors, what));
+        }
+        let image = Image::new(&self.plan.call, self.keeper.is_some())?;
+        if let Some(socket) = self.keeper {
+            self.plan.placeholder.replace(socket)?;
+        }
+        self.restrict(confinement)?;
+        Ok(image)
+    }
+
+    fn restrict(&self, confinement: &mut Confinement) -> Result<(), StepError> {
+        match (scope::restrict(), self.scope) {
+            (Ok(()), _) => Ok(()),
+            (Err(error), ScopeNeed::Wanted) => {
+                confinement
+                    .gaps
+                    .push(format!("processes outside can be signalled: {error}"));
+                Ok(())
+            }
+            (Err(error), ScopeNeed::Mandatory) => Err(StepError::new(
+                Step::Landlock,
+                format!("shield the jail: {error}"),
+            )),
+        }
+    }
 }
 
-fn prepare(
-    policy: &JailPolicy,
-    call: &ProgramCall,
-    ends: &ProgramEnds,
-    confinement: &mut Confinement,
-) -> Result<Image, StepError> {
-    sys::reset_dispositions();
-    nix::unistd::setsid()
-        .map_err(|errno| StepError::errno(Step::Session, errno, "make a session"))?;
-    ends.install()?;
-    rlimits::apply(policy)?;
-    confinement.gaps.extend(rlimits::offer_to_oom_killer());
-    if let Some(directory) = policy.directory() {
-        // By its path and after the mounts: an inherited directory would still be the one below
-        // them, and `..` from there leads around every mask.
-        nix::unistd::chdir(directory.as_path()).map_err(|errno| {
-            StepError::errno(Step::Chdir, errno, "enter the working directory").at(directory)
-        })?;
+/// At most so many gaps, the last one telling how many were left out.
+fn shortened(mut gaps: Vec<String>) -> Vec<String> {
+    if gaps.len() > limits::GAPS_MAX {
+        let more = gaps.len() - (limits::GAPS_MAX - 1);
+        gaps.truncate(limits::GAPS_MAX - 1);
+        gaps.push(format!("and {more} more"));
     }
-    if let Some(fd) = policy.keep_fd.filter(|&fd| !descriptors::is_open(fd)) {
-        return Err(StepError::new(
-            Step::Descriptors,
-            format!("keep descriptor {fd}: not open"),
-        ));
-    }
-    Image::new(call)
+    gaps
 }
 
 /// Everything that execve(2) needs.
@@ -86,21 +164,25 @@ struct Image {
 }
 
 impl Image {
-    fn new(call: &ProgramCall) -> Result<Image, StepError> {
+    fn new(call: &ProgramCall, with_keeper: bool) -> Result<Image, StepError> {
         let mut argv = vec![c_string(&call.program)?];
         for argument in &call.args {
             argv.push(c_string(argument)?);
         }
         let mut envp = Vec::new();
-        for (name, value) in std::env::vars_os() {
-            let mut pair = name;
+        // The variable says that 3 is the keeper's socket, so it must not be there by chance.
+        let inherited = call
+            .environment()
+            .into_iter()
+            .filter(|(name, _)| name != ENV_KEEPER);
+        let keeper = with_keeper.then(|| (ENV_KEEPER.into(), KEEPER_FD.to_string().into()));
+        for (mut pair, value) in inherited.chain(keeper) {
             pair.push("=");
             pair.push(value);
             envp.push(c_string(&pair)?);
         }
-        let path = std::env::var_os("PATH").unwrap_or_default();
         Ok(Image {
-            candidates: candidates(&call.program, &path),
+            candidates: candidates(&call.program, &call.path()),
             argv,
             envp,
         })
@@ -170,5 +252,14 @@ mod tests {
         );
         assert_eq!(find("./sh", "/a"), [PathBuf::from("./sh")]);
         assert_eq!(find("/x/sh", "/a"), [PathBuf::from("/x/sh")]);
+    }
+
+    #[test]
+    fn a_long_list_of_gaps_ends_with_their_number() {
+        let gaps = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
+        assert_eq!(shortened(gaps(32)), gaps(32));
+        let mut expected = gaps(31);
+        expected.push("and 2 more".to_owned());
+        assert_eq!(shortened(gaps(33)), expected);
     }
 }

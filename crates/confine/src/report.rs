@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-use crate::policy::path_text;
+use crate::path_text;
 
 /// How much of a tree a kill reaches; higher is better, so rungs compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

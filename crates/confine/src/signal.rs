@@ -78,6 +78,12 @@ impl PidFd {
         PidFd { pid, fd }
     }
 
+    /// A hold that is only watched, so that it may also be on number 1: in a container the leader,
+    /// or the jail itself, can be that.
+    pub(crate) fn for_watching(pid: u32) -> Result<PidFd, Errno> {
+        sys::pidfd_open(pid).map(|fd| PidFd { pid, fd })
+    }
+
     /// The number it was opened for.
     pub fn pid(&self) -> u32 {
         self.pid

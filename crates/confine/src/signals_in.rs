@@ -43,7 +43,7 @@ impl SignalPipe {
         let (read, write) =
             nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(failed)?;
         let mut handlers = Vec::new();
-        for signal in FORWARDED {
+        for signal in FORWARDED.into_iter().chain([Signal::SIGCHLD]) {
             let fd = write.as_raw_fd();
             let number = [signal as u8];
             let action = move || {
@@ -72,6 +72,11 @@ impl SignalPipe {
     /// The descriptor to poll.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.read.as_fd()
+    }
+
+    /// Waits for a signal, at most for the pause.
+    pub(crate) fn pause(&self, pause_ms: u16) {
+        sys::wait_readable(self.read.as_fd(), pause_ms);
     }
 
     /// The signals that came since the last call.

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
-use crate::policy::path_text;
+use crate::path_text;
 use crate::report::{Failed, Step};
 
 /// One failed step; it travels from the inner processes to the jail as it is.

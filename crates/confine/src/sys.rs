@@ -1,8 +1,10 @@
 //! The few kernel calls that nix does not have, each wrapped once.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 
@@ -163,3 +165,52 @@ pub(crate) fn die_with_parent() -> Result<(), Errno> {
 
 /// Lets a failure go that changes nothing here; each use says why in its place.
 pub(crate) fn best_effort<T, E>(_outcome: Result<T, E>) {}
+
+/// From `linux/mount.h`.
+const OPEN_TREE_CLONE: u32 = 1;
+/// From `linux/mount.h`.
+const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
+
+/// Clones the mounts at and below `path` into a detached tree (Linux 5.2).
+///
+/// Recursively, for in a user namespace inherited mounts are locked together.
+pub(crate) fn clone_mount(path: &Path) -> Result<OwnedFd, Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC as u32 | libc::AT_RECURSIVE as u32;
+    // SAFETY: `path` is a terminated string that outlives the call.
+    let value = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    check(value).and_then(owned)
+}
+
+/// Attaches a detached tree of mounts at `path`.
+pub(crate) fn attach_mount(tree: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: both strings are terminated and outlive the call; `tree` is open.
+    let value = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    };
+    check(value).map(drop)
+}
+
+/// Whether a descriptor, also one that only names a path, is a directory.
+pub(crate) fn is_directory(fd: &OwnedFd) -> Result<bool, Errno> {
+    let kind = nix::sys::stat::fstat(fd)?.st_mode & libc::S_IFMT;
+    Ok(kind == libc::S_IFDIR)
+}
+
+/// Waits until there is something to read, at most for the pause.
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, pause_ms: u16) {
+    let mut fds = [nix::poll::PollFd::new(fd, nix::poll::PollFlags::POLLIN)];
+    // Woken early or not at all, the caller looks again.
+    best_effort(nix::poll::poll(
+        &mut fds,
+        nix::poll::PollTimeout::from(pause_ms),
+    ));
+}

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use crate::report::Step;
-use crate::signal::{PidFd, SignalError};
+use crate::signal::PidFd;
 use crate::steps::StepError;
 
 /// A descriptor to wait on, under the name that it is reported by.
@@ -69,18 +69,8 @@ pub(crate) fn wait<T: Copy>(
 /// could end in between and its number be given to a stranger.
 pub(crate) fn leader(pid: Option<u32>) -> Result<Option<PidFd>, StepError> {
     let Some(pid) = pid else { return Ok(None) };
-    let watch = match PidFd::open(pid) {
-        Ok(watch) => watch,
-        Err(SignalError::Open { source, .. }) => {
-            let errno = Errno::from_raw(source.raw_os_error().unwrap_or(0));
-            return Err(StepError::errno(
-                Step::LeaderWatch,
-                errno,
-                "watch the leader",
-            ));
-        }
-        Err(error) => return Err(StepError::new(Step::LeaderWatch, error.to_string())),
-    };
+    let watch = PidFd::for_watching(pid)
+        .map_err(|errno| StepError::errno(Step::LeaderWatch, errno, "watch the leader"))?;
     let parent = u32::try_from(nix::unistd::getppid().as_raw()).unwrap_or(0);
     Ok((parent == pid).then_some(watch))
 }

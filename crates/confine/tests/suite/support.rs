@@ -42,7 +42,7 @@ pub(crate) fn users() -> Vec<User> {
 
 /// Every rung at which a test is to hold, with every user.
 pub(crate) fn everywhere() -> Vec<(User, Rung)> {
-    let rungs = [Rung::Pidns, Rung::Group];
+    let rungs = [Rung::Pidns, Rung::Subreaper, Rung::Group];
     users()
         .into_iter()
         .flat_map(|user| rungs.map(|rung| (user, rung)))

@@ -1,0 +1,203 @@
+//! A group of the tree's own in a delegated cgroup v2 directory: killed in one write, counted as
+//! one, and known to be empty.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::limits;
+use crate::policy::JailPolicy;
+use crate::report::Step;
+use crate::steps::StepError;
+use crate::sys::best_effort;
+
+/// What the names of our groups begin with; the jail's pid follows.
+const PREFIX: &str = "muster-";
+
+/// What a group bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Bounds {
+    pub(crate) pids: bool,
+    pub(crate) memory: bool,
+}
+
+/// A group, to be removed by the jail when it is empty.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    parent: OwnedFd,
+    name: OsString,
+    directory: OwnedFd,
+    pub(crate) bounds: Bounds,
+}
+
+impl Cgroup {
+    /// Makes a group below `delegated` and sets its bounds as far as its controllers reach.
+    ///
+    /// # Errors
+    /// When the directory is not ours to use, or is no cgroup v2 directory (Linux 5.14, for the
+    /// kill).
+    pub(crate) fn create(delegated: &Path, policy: &JailPolicy) -> Result<Cgroup, StepError> {
+        let failed = |errno, what: &str| StepError::errno(Step::Cgroup, errno, what).at(delegated);
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+        let parent = nix::fcntl::open(delegated, flags, Mode::empty())
+            .map_err(|errno| failed(errno, "open the delegated cgroup directory"))?;
+        sweep(delegated, &parent);
+        let name = OsString::from(format!("{PREFIX}{}", std::process::id()));
+        mkdirat(&parent, name.as_os_str(), Mode::from_bits_truncate(0o755))
+            .map_err(|errno| failed(errno, "make a group in the delegated cgroup directory"))?;
+        let directory = openat(&parent, name.as_os_str(), flags, Mode::empty())
+            .map_err(|errno| failed(errno, "open the new group in the cgroup directory"))?;
+        let mut group = Cgroup {
+            parent,
+            name,
+            directory,
+            bounds: Bounds::default(),
+        };
+        // A directory that is no cgroup has no such file; neither has a kernel before 5.14.
+        if let Err(errno) = group.open("cgroup.kill", OFlag::O_WRONLY) {
+            group.remove();
+            return Err(failed(errno, "find cgroup.kill in a group of"));
+        }
+        let pids = group
+            .write("pids.max", &policy.process_cap.to_string())
+            .is_ok();
+        let memory = match policy.memory_bytes {
+            Some(bytes) => group.write("memory.max", &bytes.to_string()).is_ok(),
+            None => false,
+        };
+        group.bounds = Bounds { pids, memory };
+        Ok(group)
+    }
+
+    /// For clone3, which starts a process inside without a moment outside.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Moves the calling process in.
+    pub(crate) fn join(&self) -> Result<(), StepError> {
+        self.write("cgroup.procs", "0")
+            .map_err(|errno| StepError::errno(Step::Cgroup, errno, "join the tree's cgroup"))
+    }
+
+    /// Kills everything inside; that it is empty is for [`Cgroup::wait_until_empty`] to say.
+    pub(crate) fn kill(&self) {
+        // The file was there; a write to it fails only when the group is gone with its processes.
+        best_effort(self.write("cgroup.kill", "1"));
+    }
+
+    /// Waits until no process is inside, at most for the budget; says whether it is so.
+    pub(crate) fn wait_until_empty(&self) -> bool {
+        let deadline = Instant::now() + Duration::from_millis(limits::CGROUP_EMPTY_BUDGET_MS);
+        let Ok(events) = self.open("cgroup.events", OFlag::O_RDONLY) else {
+            return true;
+        };
+        loop {
+            if self.populated() == Some(false) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            // The kernel reports a change of the file as an exceptional condition. It may have
+            // changed between the look and the poll, which a second look soon after finds.
+            let pause = left.min(Duration::from_millis(limits::CGROUP_LOOK_MS));
+            let mut fds = [PollFd::new(events.as_fd(), PollFlags::POLLPRI)];
+            let pause = PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO);
+            best_effort(nix::poll::poll(&mut fds, pause));
+        }
+    }
+
+    fn populated(&self) -> Option<bool> {
+        let mut text = String::new();
+        let file = self.open("cgroup.events", OFlag::O_RDONLY).ok()?;
+        File::from(file).read_to_string(&mut text).ok()?;
+        populated(&text)
+    }
+
+    fn open(&self, name: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
+        openat(
+            &self.directory,
+            name,
+            flags | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), Errno> {
+        let mut file = File::from(self.open(name, OFlag::O_WRONLY)?);
+        file.write_all(text.as_bytes())
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    }
+
+    /// Removes the empty group.
+    pub(crate) fn remove(&self) {
+        // One that can't be removed is swept up by the next jail.
+        best_effort(unlinkat(
+            &self.parent,
+            self.name.as_os_str(),
+            UnlinkatFlags::RemoveDir,
+        ));
+    }
+}
+
+/// Removes groups whose jail was killed. The kernel refuses to remove one with processes in it; one
+/// whose jail lives may be empty because it is just being filled, and is left alone.
+fn sweep(delegated: &Path, parent: &OwnedFd) {
+    let Ok(entries) = delegated.read_dir() else {
+        return;
+    };
+    let names = entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name()));
+    for name in names.take(limits::CGROUP_SWEEP_MAX) {
+        let jail = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        let gone = jail.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if gone {
+            best_effort(unlinkat(parent, name.as_os_str(), UnlinkatFlags::RemoveDir));
+        }
+    }
+}
+
+/// Reads `cgroup.events`.
+fn populated(text: &str) -> Option<bool> {
+    text.lines()
+        .find_map(|line| match line.strip_prefix("populated ")? {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_events_file_says_whether_anything_is_inside() {
+        assert_eq!(populated("populated 0\nfrozen 0\n"), Some(false));
+        assert_eq!(populated("frozen 1\npopulated 1\n"), Some(true));
+        assert_eq!(populated("frozen 0\n"), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_no_cgroup_is_refused_and_left_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = Cgroup::create(directory.path(), &JailPolicy::default()).unwrap_err();
+        assert_eq!(
+            (error.step, error.errno),
+            (Step::Cgroup, Some(libc::ENOENT))
+        );
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+    }
+}
