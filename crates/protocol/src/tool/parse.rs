@@ -219,7 +219,7 @@ mod tests {
         let twice = serde_json::to_string(r#"{"path":"a"}"#).unwrap();
         assert_eq!(parse_text::<ReadFileParams>(&twice).unwrap().path, "a");
         let edit: EditFileParams = parse_text(
-            r#"{"path":"f","replacements":"[{\"old_string\":\"a\",\"new_string\":\"b\",\"replace_all\":\"true\"}]"}"#,
+            r#"{"file_path":"f","replacements":"[{\"old_string\":\"a\",\"new_string\":\"b\",\"replace_all\":\"true\"}]"}"#,
         )
         .unwrap();
         assert_eq!(edit.replacements[0].replace_all, Some(true));

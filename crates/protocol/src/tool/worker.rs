@@ -118,7 +118,7 @@ impl Params for WriteFileParams {}
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct EditFileParams {
     /// File to change, relative to the workspace.
-    pub path: String,
+    pub file_path: String,
     /// Made in order, all or none.
     pub replacements: Vec<Replacement>,
 }
@@ -278,12 +278,12 @@ mod tests {
     fn an_edit_that_can_change_nothing_is_refused() {
         let edit = |old: &str, new: &str| {
             parse_params::<EditFileParams>(
-                json!({"path": "f", "replacements": [{"old_string": old, "new_string": new}]}),
+                json!({"file_path": "f", "replacements": [{"old_string": old, "new_string": new}]}),
             )
         };
         assert!(edit("a", "b").is_ok());
         assert!(edit("", "b").is_err());
         assert!(edit("a", "a").is_err());
-        assert!(parse_params::<EditFileParams>(json!({"path": "f", "replacements": []})).is_err());
+        assert!(parse_params::<EditFileParams>(json!({"file_path": "f", "replacements": []})).is_err());
     }
 }
