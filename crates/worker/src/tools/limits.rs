@@ -9,6 +9,34 @@ pub(crate) const SIMILAR_NAMES_MAX: usize = 1_000;
 /// Tries for a temporary name that nobody else uses.
 pub(crate) const TEMP_NAME_TRIES_MAX: u32 = 64;
 
+/// A file up to this size is read whole; of a longer one only what is shown is kept.
+pub(crate) const WHOLE_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// How far into a longer file lines are counted.
+pub(crate) const SCAN_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Bytes at the start of a longer file that decide what it is.
+pub(crate) const SNIFF_BYTES_MAX: usize = 1024 * 1024;
+/// Characters of one answer of `read_file`, whatever `max_chars` says.
+pub(crate) const READ_CHARS_MAX: usize = 24_000;
+/// Characters of one line, where several lines are shown.
+pub(crate) const READ_LINE_CHARS_MAX: usize = 2_000;
+/// Bytes of one line that are kept while a longer file is read.
+pub(crate) const READ_LINE_BYTES_MAX: usize = 128 * 1024;
+/// The longest that reading one file may take, in seconds.
+pub(crate) const READ_SECONDS_MAX: u64 = 30;
+
+/// A file that `edit_file` is willing to change, in bytes, before and after.
+pub(crate) const EDIT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Lines named when a text occurs several times.
+pub(crate) const EDIT_LINES_NAMED_MAX: usize = 20;
+/// Lines of a file that are compared when a text does not occur.
+pub(crate) const NEAREST_LINES_MAX: usize = 50_000;
+/// Places that are compared closely when a text does not occur.
+pub(crate) const NEAREST_PLACES_MAX: usize = 12;
+/// Lines of the nearest text that are shown.
+pub(crate) const NEAREST_SHOWN_LINES_MAX: usize = 40;
+/// Characters of a text that are compared closely.
+pub(crate) const NEAREST_CHARS_MAX: usize = 2_000;
+
 /// Output of one command that is kept from its start, in bytes.
 pub(crate) const OUTPUT_HEAD_BYTES_MAX: usize = 256 * 1024;
 /// Output of one command that is kept from its end, in bytes.
@@ -21,3 +49,10 @@ pub(crate) const OUTPUT_READ_BYTES: usize = 64 * 1024;
 pub(crate) const OUTPUT_DRAIN_MS: u64 = 500;
 /// A command text, in bytes; the kernel takes 128 KiB in one argument.
 pub(crate) const COMMAND_BYTES_MAX: usize = 100 * 1024;
+
+/// Characters shown of the start of a result that went to a file.
+pub(crate) const LARGE_HEAD_CHARS: usize = 8_000;
+/// Characters shown of the end of a result that went to a file.
+pub(crate) const LARGE_TAIL_CHARS: usize = 12_000;
+/// Numbers tried for a file of a long result.
+pub(crate) const LARGE_FILES_MAX: u32 = 100_000;

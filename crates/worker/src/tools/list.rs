@@ -4,7 +4,9 @@ use protocol::text::Prompts;
 use protocol::tool::worker::WORKER_TOOLS;
 
 use super::Tool;
+use super::edit_file::EditFile;
 use super::finish_task::FinishTask;
+use super::read_file::ReadFile;
 use super::run_command::RunCommand;
 use super::write_file::WriteFile;
 use crate::model::OfferedTool;
@@ -12,7 +14,9 @@ use crate::model::OfferedTool;
 /// Every tool, in the order in which models see them. A new tool is one line here.
 pub fn all() -> Vec<Box<dyn Tool>> {
     vec![
+        Box::new(ReadFile),
         Box::new(WriteFile),
+        Box::new(EditFile),
         Box::new(RunCommand),
         Box::new(FinishTask),
     ]

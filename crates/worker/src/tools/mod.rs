@@ -1,29 +1,27 @@
 //! What a tool is to the loop, and the list of them all.
 
 mod access;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the reading tools, which follow, use the rest")
-)]
 mod blocking;
 pub mod command;
+mod edit;
+mod edit_file;
+mod excerpt;
 mod failure;
+mod filetype;
 mod finish_task;
+pub mod large;
 mod limits;
 pub mod list;
 mod names;
+mod nearest;
 mod output;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the reading tools, which follow, use the rest")
-)]
 mod paths;
+mod read_file;
 mod run_command;
 mod save;
 mod subject;
 #[cfg(test)]
 mod testing;
-#[expect(dead_code, reason = "the reading tools, which follow, use the rest")]
 mod text;
 mod write_file;
 

@@ -97,6 +97,24 @@ impl Place {
     }
 }
 
+/// A place below a directory that the worker itself was given, which is not to be a link. Nothing
+/// is known to stand there.
+///
+/// # Errors
+/// When the directory can't be opened.
+pub(crate) fn place_below(directory: &Path, below: &[&str]) -> Result<Place, ToolError> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let relative: PathBuf = below.iter().collect();
+    let opened = nix::fcntl::open(directory, flags, Mode::empty())
+        .map_err(|errno| system_failure(Doing::Write, &names::show(&relative), errno))?;
+    Ok(Place {
+        relative,
+        directory: opened,
+        rest: below.iter().map(OsString::from).collect(),
+        kind: None,
+    })
+}
+
 /// Opens a regular file below `directory` for reading, without following a link or waiting.
 ///
 /// # Errors

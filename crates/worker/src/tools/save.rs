@@ -82,6 +82,30 @@ pub(crate) fn append(place: Place, content: &[u8]) -> Result<(), ToolError> {
     })
 }
 
+/// Makes the file at `place`, with its parents, unless something is there already: then nothing
+/// is written and false comes back.
+///
+/// # Errors
+/// When the system refuses; then no part of the file stays.
+pub(crate) fn create(place: Place, content: &[u8]) -> Result<bool, ToolError> {
+    let shown = place.shown();
+    let (directory, name) = enter(place)?;
+    let flags =
+        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mode = Mode::from_bits_truncate(0o666);
+    let opened = match openat(&directory, name.as_os_str(), flags, mode) {
+        Ok(opened) => opened,
+        Err(Errno::EEXIST) => return Ok(false),
+        Err(errno) => return Err(system_failure(Doing::Write, &shown, errno)),
+    };
+    File::from(opened).write_all(content).map_err(|error| {
+        // Half a file would be taken for the whole; the write's own error is the one to tell.
+        let _: nix::Result<()> = unlinkat(&directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+        io_failure(Doing::Write, &shown, &error)
+    })?;
+    Ok(true)
+}
+
 /// Makes the parents of a place and hands back the directory that holds it and its name.
 fn enter(place: Place) -> Result<(OwnedFd, OsString), ToolError> {
     let shown = place.shown();
