@@ -2,8 +2,8 @@
 
 pub mod clock;
 pub mod files;
+pub mod identity;
 pub mod process;
 pub mod programs;
-pub mod signals;
 pub mod spawn;
 pub mod terminal;

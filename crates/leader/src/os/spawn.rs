@@ -73,3 +73,21 @@ pub fn spawn(order: &SpawnOrder) -> Result<Child, SpawnProblem> {
         source,
     })
 }
+
+/// The variables of this process that may hold keys: those that models name, and whatever is
+/// called like one.
+pub fn key_variables(named: impl Iterator<Item = String>) -> Vec<String> {
+    let present = std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter(|name| is_key_name(name));
+    let mut all: Vec<String> = named.chain(present).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn is_key_name(name: &str) -> bool {
+    ["_API_KEY", "_AUTH_TOKEN"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}

@@ -6,6 +6,7 @@ pub mod deliverables;
 pub mod git_exclude;
 pub mod log;
 pub mod place;
+pub mod prompts;
 pub mod results;
 pub mod worker_log;
 

@@ -1,28 +1,14 @@
 //! Where an agent may put things: what a caller's path means, and what lies there now.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use protocol::error::{ErrorCode, ToolError};
-use protocol::job::AGENT_DIR;
 
-/// Names that belong to git, to us or to other tools' settings, wherever they stand in a path.
-const RESERVED_NAMES: &[&str] = &[
-    ".git",
-    ".muster",
-    ".team",
-    ".tasks",
-    ".worktrees",
-    ".claude",
-    ".mcp.json",
-    "muster.toml",
-    AGENT_DIR,
-];
-/// Bytes of a relative path.
-const PATH_BYTES_MAX: usize = 1_024;
-/// Bytes of one name, as file systems have it.
-const NAME_BYTES_MAX: usize = 255;
+use crate::core::scope::relative_path;
+
+/// Files of the workspace that say what agents may do, and so are no agent's to write.
+const RESERVED_FILES: &[&str] = &["muster.toml", ".mcp.json"];
 
 /// Which parameter a path came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,66 +74,21 @@ fn outside(path_use: PathUse, text: &str, why: impl std::fmt::Display) -> ToolEr
     .hint("give a path inside the workspace, relative to it, such as `docs/api`")
 }
 
-/// Reads a caller's path by its text alone: plain names below the workspace, `./` and doubled or
-/// trailing slashes taken away.
-///
-/// # Errors
-/// When it is empty, the workspace itself, absolute, begins with `~`, has `..` or NUL, is too
-/// long, or names something of git or of ours.
-pub fn plain_relative(path_use: PathUse, text: &str) -> Result<PathBuf, ToolError> {
-    if text.trim().is_empty() {
-        return Err(refused(path_use, text, "it is empty"));
-    }
-    if text.contains('\0') {
-        return Err(refused(path_use, text, "it holds a NUL character"));
-    }
-    if text.len() > PATH_BYTES_MAX {
-        let start = &text[..protocol::result::floor_border(text, 40)];
-        let why = format!("it has {} bytes; the most is {PATH_BYTES_MAX}", text.len());
-        return Err(refused(path_use, &format!("{start}…"), why));
-    }
-    if text.starts_with('~') {
-        return Err(outside(path_use, text, "`~` is not expanded"));
-    }
-    let mut relative = PathBuf::new();
-    for part in Path::new(text).components() {
-        match part {
-            Component::CurDir => {}
-            Component::Normal(name) => relative.push(name),
-            Component::ParentDir => return Err(outside(path_use, text, "it goes up with `..`")),
-            Component::RootDir | Component::Prefix(_) => {
-                return Err(outside(path_use, text, "it is absolute"));
-            }
-        }
-    }
-    if relative.as_os_str().is_empty() {
-        return Err(refused(path_use, text, "it is the workspace itself"));
-    }
-    check_names(path_use, text, &relative)?;
-    Ok(relative)
-}
-
+/// Refuses what is not an agent's to write, by the names of a path whose links are resolved.
 fn check_names(path_use: PathUse, text: &str, relative: &Path) -> Result<(), ToolError> {
-    let reserved = |name: &&OsStr| RESERVED_NAMES.iter().any(|word| name == word);
-    if let Some(name) = relative.iter().find(reserved) {
-        let why = format!("`{}` is not an agent's to write", name.display());
+    if let Some(name) = RESERVED_FILES
+        .iter()
+        .find(|name| relative.starts_with(name))
+    {
+        let why = format!("`{name}` is not an agent's to write");
         return Err(refused(path_use, text, why));
     }
-    match relative.iter().find(|name| name.len() > NAME_BYTES_MAX) {
-        Some(name) => Err(refused(
-            path_use,
-            text,
-            format!(
-                "a name in it has {} bytes; the most is {NAME_BYTES_MAX}",
-                name.len()
-            ),
-        )),
-        None => Ok(()),
-    }
+    relative_path(path_use.parameter(), &relative.to_string_lossy()).map(drop)
 }
 
 /// Looks where a path leads, without making anything. `workspace` is absolute with its links
-/// resolved; `relative` comes from [`plain_relative`].
+/// resolved; `relative` comes from
+/// [`relative_path`].
 ///
 /// # Errors
 /// When a link leads out of the workspace, to nowhere, or to what is not an agent's to write, or
@@ -256,50 +197,6 @@ fn content_of(dir: &Path) -> std::io::Result<Content> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
-
-    fn code(text: &str) -> Result<PathBuf, ErrorCode> {
-        plain_relative(PathUse::Deliverables, text).map_err(|error| error.code)
-    }
-
-    #[test]
-    fn a_path_that_escapes_is_refused_by_its_text() {
-        use ErrorCode::{DeliverablesDirRefused as Refused, OutsideWorkspace as Outside};
-        let long = "x".repeat(PATH_BYTES_MAX + 1);
-        let name = "y".repeat(NAME_BYTES_MAX + 1);
-        for (text, why) in [
-            ("../x", Outside),
-            ("/tmp/x", Outside),
-            ("a/../../x", Outside),
-            ("a/..", Outside),
-            ("~/x", Outside),
-            ("~root", Outside),
-            ("", Refused),
-            ("  ", Refused),
-            (".", Refused),
-            ("././/", Refused),
-            ("a/\0", Refused),
-            (".git", Refused),
-            ("./.git/hooks", Refused),
-            ("a/.git", Refused),
-            (".muster/runs", Refused),
-            (".tasks", Refused),
-            ("docs/.subagent", Refused),
-            (long.as_str(), Refused),
-            (name.as_str(), Refused),
-        ] {
-            assert_eq!(code(text), Err(why), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn spellings_of_one_directory_are_one_path() {
-        for text in ["docs/api", "./docs//api/", "docs/./api"] {
-            assert_eq!(code(text), Ok(PathBuf::from("docs/api")), "{text}");
-        }
-        assert_eq!(code("a~b/.github"), Ok(PathBuf::from("a~b/.github")));
-        let longest = "z".repeat(NAME_BYTES_MAX);
-        assert_eq!(code(&longest), Ok(PathBuf::from(&longest)));
-    }
 
     #[test]
     fn links_are_resolved_and_may_not_lead_out() {
