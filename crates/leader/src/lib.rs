@@ -9,3 +9,4 @@ pub mod os;
 pub mod render;
 pub mod settings;
 pub mod store;
+pub mod tools;

@@ -1,10 +1,27 @@
 //! Carries out what the core decides: one task that owns all agents of a conversation, and the
 //! handle through which everybody else talks to it.
 
+pub mod config;
 pub mod handle;
+pub mod plan;
 pub mod request;
+pub mod start;
 pub mod subscription;
 
+mod agents;
+mod calls;
+mod channel;
+mod creating;
+mod effects;
+mod event_log;
+mod outcomes;
+mod state;
+mod texts;
+mod tickets;
+mod work;
+
+pub use config::{DriverConfig, Environment, StartError};
 pub use handle::Handle;
 pub use request::{CreateAnswer, CreateOrderRequest, Origin, StopMode, WaitRequest};
+pub use start::{Driver, RUNS_DIR};
 pub use subscription::{Subscription, SubscriptionItem};

@@ -1,0 +1,183 @@
+//! What a conversation is started with, and why it may not start.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol::config::Settings;
+use protocol::error::{ErrorCode, ToolError};
+use protocol::exit;
+use protocol::ids::ConversationId;
+
+use crate::os::programs::SpawnProblem;
+
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Looks up variables of the environment, so that tests need not change their own.
+#[derive(Clone)]
+pub struct Environment(Arc<Lookup>);
+
+impl Environment {
+    /// The variables of this process; one that is no UTF-8 counts as not set.
+    pub fn of_process() -> Self {
+        Environment(Arc::new(|name| std::env::var(name).ok()))
+    }
+
+    /// Exactly these variables.
+    pub fn of(variables: BTreeMap<String, String>) -> Self {
+        Environment(Arc::new(move |name| variables.get(name).cloned()))
+    }
+
+    /// One variable.
+    pub fn get(&self, name: &str) -> Option<String> {
+        (self.0)(name)
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its values may be keys.
+        f.write_str("Environment")
+    }
+}
+
+/// What a conversation is started with.
+#[derive(Debug, Clone)]
+pub struct DriverConfig {
+    /// Where agents work; made absolute, its links resolved.
+    pub workspace: PathBuf,
+    /// The conversation; none makes a new one.
+    pub conversation: Option<ConversationId>,
+    /// The resolved configuration.
+    pub settings: Settings,
+    /// Where models and their keys are looked for.
+    pub environment: Environment,
+    /// The worker's executable, where a flag names one.
+    pub worker_bin: Option<PathBuf>,
+    /// The jail's executable, where a test names one.
+    pub jail_bin: Option<PathBuf>,
+    /// For tests alone: a descriptor that every process of a tree keeps open, so that its end of
+    /// file proves the tree empty.
+    pub keep_fd: Option<i32>,
+}
+
+impl DriverConfig {
+    /// A new conversation of this process's environment.
+    pub fn new(workspace: impl Into<PathBuf>, settings: Settings) -> Self {
+        DriverConfig {
+            workspace: workspace.into(),
+            conversation: None,
+            settings,
+            environment: Environment::of_process(),
+            worker_bin: None,
+            jail_bin: None,
+            keep_fd: None,
+        }
+    }
+}
+
+/// Why a conversation did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The workspace can't be used.
+    #[error("the workspace `{}` can't be used: {source}", .path.display())]
+    Workspace {
+        /// As it was given.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The run's own folder can't be made.
+    #[error("the run's folder `{}` can't be made: {source}", .path.display())]
+    RunDir {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The event log can't be opened, or another leader holds it.
+    #[error("the event log in `{}` can't be used: {why}", .path.display())]
+    Log {
+        /// The run's folder.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// An executable is not fit.
+    #[error(transparent)]
+    Program(#[from] SpawnProblem),
+    /// The machine can't be asked what it holds.
+    #[error("the confinement of this machine could not be tried out: {0}")]
+    Probe(#[from] confine::probe::ProbeError),
+    /// The confinement that the configuration requires can't be had.
+    #[error("`confinement.require` is `{required}`, and this machine holds only `{found}`{gaps}")]
+    Confinement {
+        /// What is required.
+        required: String,
+        /// What there is.
+        found: String,
+        /// What stands in the way, after a colon.
+        gaps: String,
+    },
+    /// A text that stands in for a built-in one is not fit.
+    #[error("the prompts in `{}` can't be used: {why}", .path.display())]
+    Prompts {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+impl StartError {
+    /// What to try.
+    pub fn hint(&self) -> String {
+        match self {
+            StartError::Workspace { .. } => {
+                "name an existing directory that you may write, as with `-C DIR`".to_owned()
+            }
+            StartError::RunDir { .. } => {
+                "make the workspace's `.muster` folder writable, or remove what is in its way"
+                    .to_owned()
+            }
+            StartError::Log { .. } => {
+                "if another leader runs this conversation, talk to that one (`leader ps`)"
+                    .to_owned()
+            }
+            StartError::Program(problem) => problem.hint(),
+            StartError::Probe(_) => "run `jail --probe` to see what it says".to_owned(),
+            StartError::Confinement { .. } => {
+                "lower `confinement.require`, or allow user namespaces on this machine".to_owned()
+            }
+            StartError::Prompts { .. } => "mend the file, or unset `prompts_dir`".to_owned(),
+        }
+    }
+
+    /// The leader's exit code for it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            StartError::Confinement { .. } => exit::CONFINEMENT_REFUSED,
+            StartError::Prompts { .. } => exit::USAGE,
+            StartError::Workspace { .. }
+            | StartError::RunDir { .. }
+            | StartError::Log { .. }
+            | StartError::Program(_)
+            | StartError::Probe(_) => exit::LEADER_ENVIRONMENT,
+        }
+    }
+
+    /// The error as faces tell it.
+    pub fn to_tool_error(&self) -> ToolError {
+        let code = match self {
+            StartError::Workspace { .. } | StartError::RunDir { .. } => ErrorCode::PermissionDenied,
+            StartError::Log { .. } => ErrorCode::Io,
+            StartError::Program(_) => ErrorCode::SpawnFailed,
+            StartError::Probe(_) | StartError::Confinement { .. } => ErrorCode::ConfinementRefused,
+            StartError::Prompts { .. } => ErrorCode::InvalidParameters,
+        };
+        ToolError::new(code, self.to_string()).hint(self.hint())
+    }
+}

@@ -1,0 +1,164 @@
+//! The event log as the driver uses it: which records are on the disk, and who listens.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use protocol::event::EventLine;
+use tokio::sync::broadcast;
+
+use crate::core::record::{Durability, Record};
+use crate::driver::subscription::{EVENTS_BEHIND_MAX, Subscription};
+use crate::os::clock;
+use crate::store::log::{self, LOG_FILE, LogError, RunLock};
+
+type Written = Pin<Box<dyn Future<Output = Result<u64, LogError>> + Send>>;
+
+/// The log of a running conversation.
+pub(super) struct EventLog {
+    log: Option<log::EventLog>,
+    path: PathBuf,
+    events: broadcast::Sender<Arc<EventLine>>,
+    /// Records in the order of their appending, counted from 1; not the numbers of the lines,
+    /// which the writer gives.
+    appended: u64,
+    /// Up to this one all records are where they must be.
+    durable: u64,
+    /// Records whose way to the disk is waited for.
+    waiting: VecDeque<(u64, Written)>,
+    failure: Option<String>,
+}
+
+impl fmt::Debug for EventLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLog")
+            .field("path", &self.path)
+            .field("appended", &self.appended)
+            .field("durable", &self.durable)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EventLog {
+    /// Takes the run's folder and opens its log.
+    ///
+    /// # Errors
+    /// When another leader holds the folder, the log can't be used, or it is not a new one.
+    pub(super) fn open(run_dir: PathBuf) -> Result<Self, String> {
+        let words = |error: LogError| match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let holder = format!("pid {}", std::process::id());
+        let lock = RunLock::take(&run_dir, &holder).map_err(words)?;
+        let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
+        let observer = {
+            let events = events.clone();
+            // Without a subscriber nobody is told, which is no failure.
+            Box::new(move |line| drop(events.send(line)))
+        };
+        let opened = log::EventLog::open(lock, observer).map_err(words)?;
+        if opened.found.last_seq > 0 {
+            return Err("the conversation was run before".to_owned());
+        }
+        Ok(EventLog {
+            log: Some(opened.log),
+            path: run_dir.join(LOG_FILE),
+            events,
+            appended: 0,
+            durable: 0,
+            waiting: VecDeque::new(),
+            failure: None,
+        })
+    }
+
+    /// Hands a record to the writer and gives its ordinal, for [`EventLog::durable`].
+    pub(super) async fn append(&mut self, record: Box<Record>) -> u64 {
+        self.appended += 1;
+        let durability = record.durability();
+        let appended = match &self.log {
+            Some(log) => log.append(record, clock::timestamp()).await,
+            None => Err(LogError::Closed),
+        };
+        match (appended, durability) {
+            (Ok(pending), Durability::Synced) => {
+                self.waiting
+                    .push_back((self.appended, Box::pin(pending.done())));
+            }
+            // It reaches the disk with the next that is synced.
+            (Ok(_), Durability::Lazy) => {}
+            (Err(error), Durability::Synced | Durability::Lazy) => self.failed(&error),
+        }
+        if self.waiting.is_empty() {
+            self.durable = self.appended;
+        }
+        self.appended
+    }
+
+    /// Up to which ordinal effects may be carried out.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Whether a record is on its way to the disk.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Waits for the next record to be on the disk. A record that could not be written holds
+    /// nothing back: its effects are carried out, for an agent must be stopped and a caller
+    /// answered also on a full disk; but no new agent is started. Cancel-safe.
+    pub(super) async fn progress(&mut self) {
+        let Some((ordinal, written)) = self.waiting.front_mut() else {
+            return std::future::pending().await;
+        };
+        let ordinal = *ordinal;
+        let written = written.await;
+        self.waiting.pop_front();
+        if let Err(error) = written {
+            self.failed(&error);
+        }
+        self.durable = match self.waiting.front() {
+            Some(_) => ordinal,
+            None => self.appended,
+        };
+    }
+
+    fn failed(&mut self, error: &LogError) {
+        tracing::error!(%error, "the event log can't be written");
+        let words = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        self.failure.get_or_insert(words);
+    }
+
+    /// Why records are lost, once one was.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// The events after `after_seq`, or those from now on.
+    pub(super) fn subscribe(&self, after_seq: Option<u64>) -> Subscription {
+        // Lines are told after they are written, so that whatever is not told to this receiver
+        // can be read.
+        let live = self.events.subscribe();
+        match after_seq {
+            None => Subscription::live(live),
+            Some(after_seq) => Subscription::from_log(live, self.path.clone(), after_seq),
+        }
+    }
+
+    /// Writes what waits and lets go of the run's folder.
+    pub(super) async fn close(&mut self) {
+        if let Some(log) = self.log.take() {
+            let closing = tokio::task::spawn_blocking(move || log.close());
+            // It can only fail by a panic of the writer, which has said so.
+            drop(closing.await);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! From the parameters of a create, the configuration and the texts to everything that an agent
+//! is started with. Decides; touches nothing.
+
+use std::path::{Path, PathBuf};
+
+use protocol::channel::ModelAccess;
+use protocol::config::{Settings, api_key, model_by_key, select_model};
+use protocol::definition::Definition;
+use protocol::error::{ErrorCode, ToolError};
+use protocol::ids::{AgentId, ConversationId, TaskId};
+use protocol::job::{JOB_FORMAT, JobLimits, JobSpec, ModelSpec};
+use protocol::status::Language;
+use protocol::text::{Prompts, SystemPrompt, WriteScope};
+use protocol::tool::Params;
+use protocol::tool::leader::{CreateSubAgentParams, summary_warning};
+
+use crate::driver::config::Environment;
+use crate::driver::request::{CreateOrderRequest, Origin};
+
+/// Where agents without a `deliverables_dir` put their results.
+pub const RESULTS_DIR: &str = "sub_agent_results";
+/// Characters of the task that stand for a missing summary.
+const SUMMARY_CHARS: usize = 30;
+
+/// The texts of both languages.
+#[derive(Debug, Clone)]
+pub struct Texts {
+    /// Chinese.
+    pub zh: Prompts,
+    /// English.
+    pub en: Prompts,
+}
+
+impl Texts {
+    /// The texts of one language.
+    pub fn of(&self, language: Language) -> &Prompts {
+        match language {
+            Language::Zh => &self.zh,
+            Language::En => &self.en,
+        }
+    }
+}
+
+/// What all agents of a conversation share.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    /// The conversation.
+    pub conversation: ConversationId,
+    /// Absolute, links resolved.
+    pub workspace: PathBuf,
+    /// The resolved configuration.
+    pub settings: Settings,
+    /// Where models and their keys are looked for.
+    pub environment: Environment,
+    /// What agents read.
+    pub texts: Texts,
+    /// The system as agents are told it, such as `Linux 6.12 x86_64`.
+    pub system: String,
+}
+
+/// What is new with each agent.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// Its number.
+    pub agent_id: AgentId,
+    /// Which run.
+    pub task_id: TaskId,
+    /// Its own conversation.
+    pub sub_conversation_id: ConversationId,
+    /// RFC 3339, UTC.
+    pub created_at: String,
+    /// The same moment as the agent is told it.
+    pub spoken_time: String,
+}
+
+/// Everything that an agent is started with.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The spawn spec.
+    pub job: JobSpec,
+    /// The task's text.
+    pub task: String,
+    /// The system prompt.
+    pub system_prompt: String,
+    /// The model with its key, for the answer to `initialize`.
+    pub access: ModelAccess,
+    /// What is odd about the call.
+    pub warnings: Vec<String>,
+}
+
+/// The deliverables dir of an agent for which nobody names one.
+pub fn default_deliverables_dir(agent_id: AgentId) -> PathBuf {
+    Path::new(RESULTS_DIR).join(format!("agent_{agent_id}"))
+}
+
+/// Checks the parameters that need neither a number nor the file system.
+///
+/// # Errors
+/// When one is out of its range, or names a role or model that is not known.
+pub fn check(order: &CreateOrderRequest, ground: &Ground) -> Result<(), ToolError> {
+    let params = &order.params;
+    params.check()?;
+    if let Some(role) = &params.role_id {
+        return Err(ToolError::new(
+            ErrorCode::UnknownRole,
+            format!("there is no agent definition `{role}`; this version has none"),
+        )
+        .hint("leave `role_id` out: the agent then has all tools"));
+    }
+    timeout_seconds(params, order.origin, ground)?;
+    model(params, order.origin, ground).map(drop)
+}
+
+/// Makes the plan of one agent. `deliverables_dir` and `write_paths` are relative to the
+/// workspace with their links resolved.
+///
+/// # Errors
+/// As [`check`].
+pub fn plan(
+    order: &CreateOrderRequest,
+    ground: &Ground,
+    identity: Identity,
+    deliverables_dir: PathBuf,
+    write_paths: Vec<PathBuf>,
+) -> Result<Plan, ToolError> {
+    check(order, ground)?;
+    let params = &order.params;
+    let settings = &ground.settings;
+    let definition = Definition::implicit();
+    let summary = match &params.summary {
+        Some(summary) => summary.trim().to_owned(),
+        None => params.task.trim().chars().take(SUMMARY_CHARS).collect(),
+    };
+    let language = settings.language.for_agent(&summary, &params.task);
+    let texts = ground.texts.of(language);
+    let access = model(params, order.origin, ground)?;
+    let job = JobSpec {
+        format: JOB_FORMAT,
+        conversation: Some(ground.conversation.clone()),
+        sub_conversation_id: identity.sub_conversation_id,
+        agent_id: identity.agent_id,
+        task_id: identity.task_id,
+        role_id: None,
+        display_name: texts.display_name(definition.name.as_deref(), identity.agent_id),
+        language,
+        workspace: ground.workspace.clone(),
+        deliverables_dir,
+        write_paths,
+        completion: definition.completion,
+        tools: definition.tools,
+        model: access.spec.clone(),
+        limits: JobLimits {
+            timeout_seconds: timeout_seconds(params, order.origin, ground)?,
+            max_turns: match params.max_turns {
+                Some(turns) => u32::try_from(turns).unwrap_or(definition.max_turns),
+                None => definition.max_turns,
+            },
+            grace_seconds: settings.limits.grace_seconds,
+            answer_timeout_seconds: settings.limits.answer_timeout_seconds,
+            max_total_tokens: settings.limits.max_total_tokens,
+        },
+        prompts_dir: settings
+            .prompts_dir
+            .as_ref()
+            .map(|folder| ground.workspace.join(folder)),
+        created_at: identity.created_at,
+        attempt: 1,
+        resumes: None,
+        summary,
+    };
+    let paths: Vec<String> = job.write_paths.iter().map(|path| text_of(path)).collect();
+    let system_prompt = texts.system_prompt(&SystemPrompt {
+        display_name: &job.display_name,
+        workspace: &text_of(&job.workspace),
+        system: &ground.system,
+        current_time: &identity.spoken_time,
+        deliverables_dir: &text_of(&job.deliverables_dir),
+        tools: &job.tools,
+        write_scope: if paths.is_empty() {
+            WriteScope::Workspace
+        } else {
+            WriteScope::Paths(&paths)
+        },
+        completion: job.completion,
+    });
+    Ok(Plan {
+        warnings: summary_warning(&job.summary).into_iter().collect(),
+        task: params.task.clone(),
+        system_prompt,
+        access,
+        job,
+    })
+}
+
+fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The deadline: what a model may ask for is narrower than what a person may.
+fn timeout_seconds(
+    params: &CreateSubAgentParams,
+    origin: Origin,
+    ground: &Ground,
+) -> Result<u32, ToolError> {
+    let limits = &ground.settings.limits;
+    let least = match origin {
+        Origin::Person => 1,
+        Origin::Tool => limits.timeout_seconds_min,
+    };
+    let most = limits.timeout_seconds_max;
+    match params.timeout_seconds {
+        None => Ok(limits.timeout_seconds_default()),
+        Some(seconds) => u32::try_from(seconds)
+            .ok()
+            .filter(|seconds| (least..=most).contains(seconds))
+            .ok_or_else(|| {
+                ToolError::new(
+                    ErrorCode::InvalidParameters,
+                    format!("`timeout_seconds` must be {least} to {most}, not {seconds}"),
+                )
+            }),
+    }
+}
+
+/// The model and its key. A model may choose among the configured keys alone: with a URL it could
+/// have a key sent to a server of its choice.
+fn model(
+    params: &CreateSubAgentParams,
+    origin: Origin,
+    ground: &Ground,
+) -> Result<ModelAccess, ToolError> {
+    let variable = |name: &str| ground.environment.get(name);
+    let settings = &ground.settings;
+    let wanted = params.model_key.as_deref();
+    let found = match (wanted, origin) {
+        (Some(key), Origin::Tool) => model_by_key(settings, key),
+        (wanted, Origin::Person | Origin::Tool) => select_model(settings, wanted, &variable),
+    };
+    let spec: ModelSpec = found.map_err(|error| error.to_tool_error())?;
+    let api_key = api_key(&spec, &variable).map_err(|error| error.to_tool_error())?;
+    Ok(ModelAccess {
+        spec: ModelSpec {
+            thinking_mode: params.thinking_mode.or(spec.thinking_mode),
+            ..spec
+        },
+        api_key,
+    })
+}

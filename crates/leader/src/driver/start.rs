@@ -1,0 +1,234 @@
+//! Starts a conversation: everything that can be wrong is found here, before any agent.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use confine::probe::probe;
+use confine::report::Rung;
+use protocol::config;
+use protocol::status::Language;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::core::record::Record;
+use crate::core::supervisor::{Admission, SupervisorConfig};
+use crate::core::{Supervisor, record};
+use crate::driver::agents::Agents;
+use crate::driver::config::{DriverConfig, StartError};
+use crate::driver::creating::{Creating, new_conversation};
+use crate::driver::effects::EffectQueue;
+use crate::driver::event_log::EventLog;
+use crate::driver::handle::{ConversationInfo, Handle};
+use crate::driver::outcomes::required_rung;
+use crate::driver::plan::{Ground, Texts};
+use crate::driver::request::REQUESTS_WAITING_MAX;
+use crate::driver::state::{CHILD_EVENTS_MAX, Ending, Sources, State};
+use crate::driver::tickets::Tickets;
+use crate::driver::work::{WORK_WAITING_MAX, Workshop};
+use crate::os::clock::Clock;
+use crate::os::files::Dir;
+use crate::os::identity;
+use crate::os::programs::{JAIL_VARIABLE, Programs};
+use crate::os::spawn::key_variables;
+use crate::store::{git_exclude, prompts};
+
+/// The folder of all runs, relative to the workspace.
+pub const RUNS_DIR: &str = ".muster/runs";
+
+/// Starts conversations.
+#[derive(Debug)]
+pub struct Driver;
+
+impl Driver {
+    /// Starts a conversation in the present runtime: checks the executables, makes and locks the
+    /// run's folder, opens its log. The task ends after [`Handle::close`], or once every handle is
+    /// gone; it stops every agent before.
+    ///
+    /// # Errors
+    /// With the first thing that would make every agent fail.
+    pub async fn start(config: DriverConfig) -> Result<(Handle, JoinHandle<()>), StartError> {
+        let workspace = usable_workspace(&config.workspace)?;
+        let programs = programs(&config);
+        programs.check()?;
+        check_confinement(&config, &programs).await?;
+        let texts = texts(&config, &workspace)?;
+        let conversation = config.conversation.clone().unwrap_or_else(new_conversation);
+        let run_dir = workspace.join(RUNS_DIR).join(conversation.as_str());
+        make_run_dir(&workspace, &run_dir)?;
+        let failed = |why: String| StartError::Log {
+            path: run_dir.clone(),
+            why,
+        };
+        let mut log = EventLog::open(run_dir.clone()).map_err(failed)?;
+        let version = env!("CARGO_PKG_VERSION");
+        let first = record::Record::run_started(conversation.clone(), version, workspace.clone());
+        begin(&mut log, first).await.map_err(failed)?;
+        if let Err(error) = git_exclude::exclude(&workspace) {
+            tracing::warn!(%error, "our folders could not be put into the repository's info/exclude");
+        }
+        let info = ConversationInfo {
+            conversation: conversation.clone(),
+            workspace: workspace.clone(),
+            run_dir,
+        };
+        let ground = Ground {
+            conversation,
+            workspace,
+            settings: config.settings.clone(),
+            environment: config.environment.clone(),
+            texts,
+            system: identity::system_text(),
+        };
+        Ok(launch(config, ground, programs, log, info))
+    }
+}
+
+async fn begin(log: &mut EventLog, first: Record) -> Result<(), String> {
+    log.append(Box::new(first)).await;
+    while log.is_waiting() {
+        log.progress().await;
+    }
+    match log.failure() {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(()),
+    }
+}
+
+fn launch(
+    config: DriverConfig,
+    ground: Ground,
+    programs: Programs,
+    log: EventLog,
+    info: ConversationInfo,
+) -> (Handle, JoinHandle<()>) {
+    let (requests, requests_in) = mpsc::channel(REQUESTS_WAITING_MAX);
+    let (child_events, children) = mpsc::channel(CHILD_EVENTS_MAX);
+    let (outcomes_out, outcomes) = mpsc::channel(WORK_WAITING_MAX);
+    let (closed_out, closed) = watch::channel(false);
+    let hidden_variables = key_variables(
+        config
+            .settings
+            .models
+            .values()
+            .filter_map(|model| model.api_key_env.clone()),
+    );
+    let state = State {
+        core: Supervisor::new(supervisor_config(&ground)),
+        ground: Arc::new(ground),
+        programs,
+        hidden_variables,
+        keep_fd: config.keep_fd,
+        clock: Clock::start(),
+        log,
+        agents: Agents::default(),
+        tickets: Tickets::default(),
+        creating: Creating::default(),
+        queue: EffectQueue::default(),
+        ending: Ending::default(),
+        workshop: Workshop::new(outcomes_out),
+        child_events,
+        inputs: std::collections::VecDeque::new(),
+    };
+    let sources = Sources {
+        requests: requests_in,
+        children,
+        outcomes,
+    };
+    let task = tokio::spawn(state.run(sources, closed_out));
+    (Handle::new(requests, info, closed), task)
+}
+
+fn usable_workspace(path: &Path) -> Result<PathBuf, StartError> {
+    let failed = |source| StartError::Workspace {
+        path: path.to_path_buf(),
+        source,
+    };
+    let workspace = std::fs::canonicalize(path).map_err(failed)?;
+    if !workspace.is_dir() {
+        return Err(failed(std::io::ErrorKind::NotADirectory.into()));
+    }
+    Ok(workspace)
+}
+
+fn programs(config: &DriverConfig) -> Programs {
+    let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("leader"));
+    let cwd = std::env::current_dir().unwrap_or_else(|_| config.workspace.clone());
+    let variable = |name: &str| match (&config.jail_bin, name) {
+        (Some(jail), JAIL_VARIABLE) => Some(jail.clone().into_os_string()),
+        (Some(_) | None, name) => config.environment.get(name).map(Into::into),
+    };
+    Programs::find(config.worker_bin.as_deref(), variable, &own, &cwd)
+}
+
+/// Tries out what the machine holds, when the configuration requires more than the least.
+async fn check_confinement(config: &DriverConfig, programs: &Programs) -> Result<(), StartError> {
+    let required = required_rung(config.settings.require);
+    if required == Rung::Group {
+        return Ok(());
+    }
+    let jail = programs.jail.clone();
+    let probed = tokio::task::spawn_blocking(move || probe(&jail)).await;
+    let found = match probed {
+        Ok(found) => found?.confinement,
+        Err(_) => return Err(StartError::Probe(confine::probe::ProbeError::TooSlow)),
+    };
+    if found.rung >= required {
+        return Ok(());
+    }
+    let gaps = match found.gaps.is_empty() {
+        true => String::new(),
+        false => format!(": {}", found.gaps.join("; ")),
+    };
+    Err(StartError::Confinement {
+        required: required.to_string(),
+        found: found.rung.to_string(),
+        gaps,
+    })
+}
+
+fn texts(config: &DriverConfig, workspace: &Path) -> Result<Texts, StartError> {
+    let folder = config
+        .settings
+        .prompts_dir
+        .as_ref()
+        .map(|folder| workspace.join(folder));
+    let load = |language| {
+        prompts::load(folder.as_deref(), language).map_err(|why| StartError::Prompts {
+            path: folder.clone().unwrap_or_default(),
+            why,
+        })
+    };
+    Ok(Texts {
+        zh: load(Language::Zh)?,
+        en: load(Language::En)?,
+    })
+}
+
+fn make_run_dir(workspace: &Path, run_dir: &Path) -> Result<(), StartError> {
+    let relative = run_dir.strip_prefix(workspace).unwrap_or(run_dir);
+    Dir::open(workspace)
+        .and_then(|workspace| workspace.make_below(relative))
+        .map(drop)
+        .map_err(|source| StartError::RunDir {
+            path: run_dir.to_path_buf(),
+            source,
+        })
+}
+
+fn supervisor_config(ground: &Ground) -> SupervisorConfig {
+    let limits = &ground.settings.limits;
+    let ms = |seconds: u32| u64::from(seconds) * 1_000;
+    SupervisorConfig {
+        conversation: ground.conversation.clone(),
+        max_concurrent: limits.max_concurrent as usize,
+        max_live: limits.max_live as usize,
+        admission: match limits.admission {
+            config::Admission::Reject => Admission::Reject,
+            config::Admission::Queue => Admission::Queue,
+        },
+        start_timeout_ms: ms(limits.start_timeout_seconds),
+        queue_timeout_ms: ms(limits.queue_timeout_seconds),
+        answer_timeout_ms: ms(limits.answer_timeout_seconds),
+        texts: Arc::new(ground.texts.clone()),
+    }
+}

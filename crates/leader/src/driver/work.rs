@@ -1,0 +1,152 @@
+//! What is done beside the driver's task because it touches the disk, and how its outcome comes
+//! back.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use protocol::error::ToolError;
+use protocol::ids::TaskId;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::core::Ticket;
+use crate::core::input::CreateOrder;
+use crate::driver::plan::Plan;
+use crate::os::process::ChildEnd;
+use crate::store::agent_dir::{AgentDir, StartFiles};
+use crate::store::claims::Claim;
+use crate::store::results::{self, Collected, FinalWord};
+use crate::store::worker_log::WorkerLog;
+
+/// Outcomes that wait for the driver.
+pub(super) const WORK_WAITING_MAX: usize = 1_024;
+/// The longest listing of a deliverables dir, in milliseconds.
+const LISTING_MS_MAX: u64 = 4_000;
+
+/// A create that may go to the supervisor.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) plan: Plan,
+    pub(super) order: CreateOrder,
+    pub(super) claim: Claim,
+}
+
+/// An outcome.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// A create was looked into.
+    Planned {
+        ticket: Ticket,
+        outcome: Result<Box<Planned>, ToolError>,
+    },
+    /// An agent's directories were made.
+    Prepared {
+        agent: TaskId,
+        outcome: Result<(AgentDir, WorkerLog), ToolError>,
+    },
+    /// An ended agent's directories were read.
+    Collected {
+        agent: TaskId,
+        dir: AgentDir,
+        collected: Collected,
+        end: Box<ChildEnd>,
+    },
+    /// An agent's conversation has its final form.
+    Concluded { agent: TaskId },
+    /// A caller has gone before its answer came.
+    GaveUp(Ticket),
+}
+
+/// Where outcomes go. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Workshop {
+    outcomes: mpsc::Sender<Work>,
+}
+
+impl Workshop {
+    pub(super) fn new(outcomes: mpsc::Sender<Work>) -> Self {
+        Workshop { outcomes }
+    }
+
+    /// Runs `work` where it may block. A driver that is gone wants no outcome.
+    pub(super) fn start(&self, work: impl FnOnce() -> Work + Send + 'static) {
+        let outcomes = self.outcomes.clone();
+        tokio::task::spawn_blocking(move || drop(outcomes.blocking_send(work())));
+    }
+
+    /// Makes an agent's directories and its log.
+    pub(super) fn prepare(&self, plan: &Plan) {
+        let (job, task) = (plan.job.clone(), plan.task.clone());
+        let system_prompt = plan.system_prompt.clone();
+        self.start(move || {
+            let files = StartFiles {
+                job: &job,
+                task: &task,
+                system_prompt: &system_prompt,
+            };
+            let outcome = AgentDir::prepare(&job.workspace, files).map(|dir| {
+                let log = WorkerLog::create(&dir.own);
+                (dir, log)
+            });
+            Work::Prepared {
+                agent: job.task_id,
+                outcome,
+            }
+        });
+    }
+
+    /// Reads what an ended agent left.
+    pub(super) fn collect(&self, agent: TaskId, mut dir: AgentDir, end: Box<ChildEnd>) {
+        self.start(move || {
+            let started = Instant::now();
+            let budget = Duration::from_millis(LISTING_MS_MAX);
+            let collected = results::collect(&mut dir, &agent, || started.elapsed() > budget);
+            Work::Collected {
+                agent,
+                dir,
+                collected,
+                end,
+            }
+        });
+    }
+
+    /// Brings an agent's conversation to its final form. A failure leaves what the worker wrote;
+    /// the end itself stands in the event log.
+    pub(super) fn conclude(&self, plan: &Plan, mut dir: AgentDir, word: FinalWord) {
+        let job = plan.job.clone();
+        self.start(move || {
+            if let Err(error) = results::conclude(&mut dir, &job, &word) {
+                let place: PathBuf = job.workspace.join(&job.deliverables_dir);
+                tracing::warn!(
+                    agent = %job.task_id,
+                    place = %place.display(),
+                    %error,
+                    "the conversation could not be completed"
+                );
+            }
+            Work::Concluded { agent: job.task_id }
+        });
+    }
+
+    /// Hands an answer on to its caller, or tells that the caller has gone.
+    pub(super) fn watch<T: Send + 'static>(
+        &self,
+        ticket: Ticket,
+        mut reply: oneshot::Sender<T>,
+    ) -> oneshot::Sender<T> {
+        let (answer, coming) = oneshot::channel();
+        let outcomes = self.outcomes.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                answer = coming => {
+                    if let Ok(answer) = answer {
+                        // Whoever has gone in this very moment misses it.
+                        drop(reply.send(answer));
+                    }
+                }
+                () = reply.closed() => drop(outcomes.send(Work::GaveUp(ticket)).await),
+            }
+        });
+        answer
+    }
+}

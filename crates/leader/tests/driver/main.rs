@@ -1,0 +1,4 @@
+//! The driver with the real jail and workers that are small shell scripts.
+
+mod ends;
+mod support;
