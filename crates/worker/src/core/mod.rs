@@ -1,0 +1,8 @@
+//! The decisions of the loop, pure: no clock, file, socket or thread.
+
+pub mod deadline;
+pub mod loop_guard;
+pub mod policy;
+pub mod tally;
+pub mod throttle;
+pub mod turn;

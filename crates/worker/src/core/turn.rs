@@ -1,0 +1,544 @@
+//! The conversation machine: what the loop does next, decided without doing it.
+//!
+//! [`Machine::step`] takes what happened and gives the actions that follow, in order. The driver
+//! carries them out and comes back with what they led to. Every call of a model is answered by
+//! exactly one tool message, directly after the message that made it, whatever happens.
+
+use std::collections::{HashSet, VecDeque};
+
+use protocol::channel::DeliveredMessage;
+use protocol::conversation::{Message, Outcome, ToolCall};
+use protocol::error::{ErrorCode, ToolError};
+use protocol::limits::{OUTPUT_LIMIT_RETRIES_MAX, REMINDERS_MAX, REPORT_CHARS_MAX};
+use protocol::result::cut_middle;
+use protocol::stats::Stats;
+use protocol::status::{Completion, StopReason};
+use protocol::text::{Frame, FrameKind, Prompts};
+use protocol::tool::parse_text;
+use protocol::tool::worker::{FINISH_TASK, FinishTaskParams};
+
+use crate::core::deadline::TimeSpent;
+use crate::core::loop_guard::{Effect, LoopGuard, LoopVerdict, fingerprint};
+use crate::core::policy::{Manner, Policy};
+use crate::core::tally::Counts;
+use crate::model::{FinishKind, ModelError, ModelErrorKind, ModelReply};
+use crate::tools::Tally;
+
+/// Calls that run side by side at most; more of one turn follow in further groups.
+pub const CALLS_SIDE_BY_SIDE_MAX: usize = 8;
+/// Delivered messages that wait for a turn boundary. What comes beyond is not acknowledged, so
+/// that its sender knows that it was not delivered.
+pub const MESSAGES_WAITING_MAX: usize = 1_000;
+/// Ids of delivered messages that are remembered, to know a repeated delivery.
+pub const MESSAGE_IDS_REMEMBERED_MAX: usize = 10_000;
+/// A text that stands in for a report, in bytes: what a report of the greatest length may take.
+const TEXT_AS_REPORT_BYTES_MAX: usize = REPORT_CHARS_MAX * 4;
+
+/// The bounds of a run that count turns and tokens; time is the deadline's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// What a turn without a call means.
+    pub completion: Completion,
+    /// Answers of the model.
+    pub max_turns: u32,
+    /// Tokens; none is no limit.
+    pub max_total_tokens: Option<u64>,
+}
+
+/// What one call came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallResult {
+    /// What the model gets.
+    pub content: String,
+    /// Whether the tool succeeded.
+    pub succeeded: bool,
+    /// What it counts as.
+    pub tally: Tally,
+    /// See [`fingerprint`]; made of the whole result, before any of it went to a file.
+    pub print: u64,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The run begins with these messages.
+    Begin(Vec<Message>),
+    /// The model answered.
+    Reply(ModelReply),
+    /// The model failed for good.
+    ModelFailed(ModelError),
+    /// The calls of the last [`Action::Run`] have ended; one result for each, in its order.
+    Results(Vec<CallResult>),
+    /// Messages of others came.
+    Delivered(Vec<DeliveredMessage>),
+    /// The leader wants the run to come to its end.
+    WrapUp {
+        /// Until the stop.
+        seconds_left: u64,
+    },
+    /// The run is stopped.
+    Stop(StopReason),
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Put a message at the end of the conversation, and on the disk.
+    Append {
+        /// The message.
+        message: Message,
+        /// The delivered messages that it carries.
+        message_ids: Vec<String>,
+    },
+    /// Say again that these are in the journal: they were delivered once more.
+    Acknowledge(Vec<String>),
+    /// Ask the model; its answer is the next input.
+    Ask,
+    /// Run these calls side by side; their results are the next input.
+    Run(Vec<ToolCall>),
+    /// Wait for a message.
+    Rest {
+        /// What the model said last.
+        text: String,
+    },
+    /// The run is over.
+    End(Outcome),
+}
+
+#[derive(Debug)]
+enum Phase {
+    New,
+    Asking,
+    Calling {
+        running: Vec<ToolCall>,
+        waiting: VecDeque<ToolCall>,
+    },
+    Resting,
+    Ended,
+}
+
+/// One run's conversation, as far as decisions hang on it.
+#[derive(Debug)]
+pub struct Machine {
+    rules: Rules,
+    policy: Policy,
+    prompts: Prompts,
+    display_name: String,
+    phase: Phase,
+    counts: Counts,
+    guard: LoopGuard,
+    inbox: VecDeque<DeliveredMessage>,
+    known_ids: HashSet<String>,
+    reminders: u32,
+    cut_answers: u32,
+    last_text: Option<String>,
+    time_warned: bool,
+    wrap_up: Option<u64>,
+}
+
+impl Machine {
+    /// A machine that waits for [`Input::Begin`]. `display_name` is what others call the agent.
+    pub fn new(rules: Rules, policy: Policy, prompts: Prompts, display_name: String) -> Self {
+        Machine {
+            rules,
+            policy,
+            prompts,
+            display_name,
+            phase: Phase::New,
+            counts: Counts::default(),
+            guard: LoopGuard::default(),
+            inbox: VecDeque::new(),
+            known_ids: HashSet::new(),
+            reminders: 0,
+            cut_answers: 0,
+            last_text: None,
+            time_warned: false,
+            wrap_up: None,
+        }
+    }
+
+    /// Counts so far.
+    pub fn stats(&self, time: TimeSpent) -> Stats {
+        self.counts.at(time.runtime_seconds())
+    }
+
+    /// Whether the run is over.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// Whether it waits for a message.
+    pub fn is_resting(&self) -> bool {
+        matches!(self.phase, Phase::Resting)
+    }
+
+    /// Takes what happened and gives what follows. An input that does not fit where the machine
+    /// stands changes nothing and is followed by nothing.
+    pub fn step(&mut self, input: Input, time: TimeSpent) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match input {
+            Input::Begin(messages) => self.begin(messages, time, &mut actions),
+            Input::Reply(reply) => self.reply(reply, time, &mut actions),
+            Input::ModelFailed(error) => self.model_failed(&error, &mut actions),
+            Input::Results(results) => self.results(results, time, &mut actions),
+            Input::Delivered(messages) => self.delivered(messages, time, &mut actions),
+            Input::WrapUp { seconds_left } => self.wrap_up = Some(seconds_left),
+            Input::Stop(reason) => self.stop(reason, &mut actions),
+        }
+        actions
+    }
+
+    fn begin(&mut self, messages: Vec<Message>, time: TimeSpent, actions: &mut Vec<Action>) {
+        if !matches!(self.phase, Phase::New) {
+            return;
+        }
+        for message in messages {
+            append(message, actions);
+        }
+        self.boundary(time, actions);
+    }
+
+    fn reply(&mut self, reply: ModelReply, time: TimeSpent, actions: &mut Vec<Action>) {
+        if !matches!(self.phase, Phase::Asking) {
+            return;
+        }
+        self.counts.answer(reply.usage);
+        let said = reply
+            .content
+            .as_deref()
+            .filter(|text| !text.trim().is_empty());
+        if let Some(text) = said {
+            self.last_text = Some(text.to_owned());
+        }
+        match reply.finish {
+            FinishKind::Length => {
+                append(assistant(reply, Vec::new()), actions);
+                self.cut_answer(time, actions);
+            }
+            FinishKind::Done => {
+                self.cut_answers = 0;
+                let calls = reply.tool_calls.clone();
+                append(assistant(reply, calls.clone()), actions);
+                if calls.is_empty() {
+                    self.quiet_turn(time, actions);
+                } else {
+                    self.reminders = 0;
+                    self.phase = Phase::Calling {
+                        running: Vec::new(),
+                        waiting: calls.into(),
+                    };
+                    self.go_on_calling(time, actions);
+                }
+            }
+        }
+    }
+
+    /// An answer was cut: its calls may be torn, so none is run and the model is told.
+    fn cut_answer(&mut self, time: TimeSpent, actions: &mut Vec<Action>) {
+        self.cut_answers += 1;
+        if self.cut_answers > OUTPUT_LIMIT_RETRIES_MAX {
+            self.end_without_report(StopReason::OutputLimit, actions);
+            return;
+        }
+        append(Message::user(self.prompts.output_cut()), actions);
+        self.boundary(time, actions);
+    }
+
+    /// The model said something and called nothing.
+    fn quiet_turn(&mut self, time: TimeSpent, actions: &mut Vec<Action>) {
+        if !self.inbox.is_empty() {
+            // Somebody spoke to it meanwhile; it answers that before its turn counts as an end.
+            self.boundary(time, actions);
+            return;
+        }
+        match self.rules.completion {
+            Completion::FinishTask if self.reminders == REMINDERS_MAX => {
+                self.end_without_report(StopReason::NoFinish, actions);
+            }
+            Completion::FinishTask => {
+                self.reminders += 1;
+                append(Message::user(self.prompts.reminder()), actions);
+                self.boundary(time, actions);
+            }
+            Completion::FinalText => {
+                let outcome = Outcome {
+                    success: true,
+                    summary: self.text_as_report(),
+                    stop_reason: None,
+                };
+                self.end(outcome, actions);
+            }
+            Completion::Idle => {
+                self.phase = Phase::Resting;
+                actions.push(Action::Rest {
+                    text: self.text_as_report(),
+                });
+            }
+        }
+    }
+
+    /// Answers the calls that may not run, up to the next group that may.
+    fn go_on_calling(&mut self, time: TimeSpent, actions: &mut Vec<Action>) {
+        let Phase::Calling { running, waiting } = &mut self.phase else {
+            return;
+        };
+        while let Some(call) = waiting.front() {
+            let name = &call.function.name;
+            match self.policy.check(name, &self.prompts) {
+                Err(error) => {
+                    if !running.is_empty() {
+                        break;
+                    }
+                    let content = error.to_result().to_string();
+                    let print = fingerprint(name, &call.function.arguments, &content);
+                    self.guard.observe(name, print, Effect::None);
+                    append(Message::tool(call.id.clone(), content), actions);
+                    waiting.pop_front();
+                }
+                Ok(Manner::Alone) => {
+                    if running.is_empty() {
+                        running.extend(waiting.pop_front());
+                    }
+                    break;
+                }
+                Ok(Manner::SideBySide) => {
+                    running.extend(waiting.pop_front());
+                    if running.len() == CALLS_SIDE_BY_SIDE_MAX {
+                        break;
+                    }
+                }
+            }
+        }
+        if !running.is_empty() {
+            actions.push(Action::Run(running.clone()));
+            return;
+        }
+        match self.guard.end_turn() {
+            LoopVerdict::Fine => {}
+            LoopVerdict::Warn { tool, count } => {
+                append(
+                    Message::user(self.prompts.loop_warning(&tool, count)),
+                    actions,
+                );
+            }
+            LoopVerdict::Stop { .. } => {
+                self.end_without_report(StopReason::LoopDetected, actions);
+                return;
+            }
+        }
+        self.boundary(time, actions);
+    }
+
+    fn results(&mut self, results: Vec<CallResult>, time: TimeSpent, actions: &mut Vec<Action>) {
+        let Phase::Calling { running, .. } = &mut self.phase else {
+            return;
+        };
+        let calls = std::mem::take(running);
+        let mut results = results.into_iter();
+        for call in calls {
+            let result = results.next().unwrap_or_else(|| lost_result(&call));
+            let looks_only = self
+                .policy
+                .check(&call.function.name, &self.prompts)
+                .is_ok_and(|manner| manner == Manner::SideBySide);
+            let effect = if result.succeeded && !looks_only {
+                Effect::Changed
+            } else {
+                Effect::None
+            };
+            self.guard
+                .observe(&call.function.name, result.print, effect);
+            self.counts.call(result.tally);
+            append(Message::tool(call.id.clone(), result.content), actions);
+            if call.function.name == FINISH_TASK
+                && result.succeeded
+                && let Ok(report) = parse_text::<FinishTaskParams>(&call.function.arguments)
+            {
+                self.report(report, actions);
+                return;
+            }
+        }
+        self.go_on_calling(time, actions);
+    }
+
+    /// The first report counts; whatever follows it in its turn is answered but not run.
+    fn report(&mut self, report: FinishTaskParams, actions: &mut Vec<Action>) {
+        if let Phase::Calling { waiting, .. } = &mut self.phase {
+            for call in std::mem::take(waiting) {
+                let why = if call.function.name == FINISH_TASK {
+                    self.prompts.finish_ignored()
+                } else {
+                    self.prompts.cancelled_after_finish()
+                };
+                append(cancelled(&call, why), actions);
+            }
+        }
+        let outcome = Outcome {
+            success: report.success,
+            summary: report.summary,
+            stop_reason: (!report.success).then_some(StopReason::ReportedFailure),
+        };
+        self.end(outcome, actions);
+    }
+
+    fn model_failed(&mut self, error: &ModelError, actions: &mut Vec<Action>) {
+        if !matches!(self.phase, Phase::Asking) {
+            return;
+        }
+        if error.kind == ModelErrorKind::Deadline {
+            self.end_without_report(StopReason::Deadline, actions);
+            return;
+        }
+        // The provider's words are what helps; the last text alone would read like a result.
+        let summary = match self.last_text.is_some() {
+            true => format!("{}\n\n{}", error.message, self.text_as_report()),
+            false => error.message.clone(),
+        };
+        let outcome = Outcome {
+            success: false,
+            summary: cut_middle(&summary, TEXT_AS_REPORT_BYTES_MAX, ""),
+            stop_reason: Some(StopReason::ModelError),
+        };
+        self.end(outcome, actions);
+    }
+
+    fn delivered(
+        &mut self,
+        messages: Vec<DeliveredMessage>,
+        time: TimeSpent,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.has_ended() {
+            return;
+        }
+        for message in messages {
+            if self.known_ids.contains(&message.id) {
+                if self.inbox.iter().all(|waiting| waiting.id != message.id) {
+                    actions.push(Action::Acknowledge(vec![message.id]));
+                }
+            } else if self.inbox.len() < MESSAGES_WAITING_MAX
+                && self.known_ids.len() < MESSAGE_IDS_REMEMBERED_MAX
+            {
+                self.known_ids.insert(message.id.clone());
+                self.inbox.push_back(message);
+            }
+        }
+        if self.is_resting() && !self.inbox.is_empty() {
+            self.reminders = 0;
+            self.boundary(time, actions);
+        }
+    }
+
+    fn stop(&mut self, reason: StopReason, actions: &mut Vec<Action>) {
+        if self.has_ended() {
+            return;
+        }
+        if let Phase::Calling { running, waiting } = &mut self.phase {
+            let unanswered: Vec<ToolCall> = running.drain(..).chain(waiting.drain(..)).collect();
+            for call in unanswered {
+                append(
+                    cancelled(&call, self.prompts.call_interrupted(reason)),
+                    actions,
+                );
+            }
+        }
+        self.end_without_report(reason, actions);
+    }
+
+    /// Between two turns: checks the bounds, lets in what waits, and asks.
+    fn boundary(&mut self, time: TimeSpent, actions: &mut Vec<Action>) {
+        if self.counts.turns() >= u64::from(self.rules.max_turns) {
+            self.end_without_report(StopReason::TurnLimit, actions);
+            return;
+        }
+        let tokens_max = self.rules.max_total_tokens;
+        if tokens_max.is_some_and(|max| self.counts.tokens() >= max) {
+            self.end_without_report(StopReason::TokenLimit, actions);
+            return;
+        }
+        for message in self.inbox.drain(..) {
+            let frame = Frame {
+                from: &message.from,
+                to: &self.display_name,
+                kind: FrameKind::of_word(&message.kind),
+                id: &message.id,
+                content: &message.content,
+            };
+            actions.push(Action::Append {
+                message: Message::user(self.prompts.frame(&frame)),
+                message_ids: vec![message.id.clone()],
+            });
+        }
+        if let Some(seconds_left) = self.wrap_up.take() {
+            self.time_warned = true;
+            append(Message::user(self.prompts.wrap_up(seconds_left)), actions);
+        } else if !self.time_warned && time.is_warning_time() {
+            self.time_warned = true;
+            let warning = self.prompts.time_warning(time.seconds_left());
+            append(Message::user(warning), actions);
+        }
+        self.phase = Phase::Asking;
+        actions.push(Action::Ask);
+    }
+
+    fn end_without_report(&mut self, reason: StopReason, actions: &mut Vec<Action>) {
+        let outcome = Outcome {
+            success: false,
+            summary: self.text_as_report(),
+            stop_reason: Some(reason),
+        };
+        self.end(outcome, actions);
+    }
+
+    fn end(&mut self, outcome: Outcome, actions: &mut Vec<Action>) {
+        self.phase = Phase::Ended;
+        actions.push(Action::End(outcome));
+    }
+
+    /// The last thing the model said, for where there is no report.
+    fn text_as_report(&self) -> String {
+        let text = self.last_text.as_deref().unwrap_or_default();
+        cut_middle(text, TEXT_AS_REPORT_BYTES_MAX, "")
+    }
+}
+
+fn append(message: Message, actions: &mut Vec<Action>) {
+    actions.push(Action::Append {
+        message,
+        message_ids: Vec::new(),
+    });
+}
+
+/// The answer as it goes into the conversation. An answer with neither text nor calls gets an
+/// empty text: providers refuse a history with a message that has nothing at all.
+fn assistant(reply: ModelReply, calls: Vec<ToolCall>) -> Message {
+    let content = match reply.content {
+        None if calls.is_empty() => Some(String::new()),
+        content => content,
+    };
+    Message {
+        reasoning_content: reply.reasoning_content,
+        ..Message::assistant(content, calls)
+    }
+}
+
+fn cancelled(call: &ToolCall, why: String) -> Message {
+    let error = ToolError::new(ErrorCode::Cancelled, why);
+    Message::tool(call.id.clone(), error.to_result().to_string())
+}
+
+/// Stands in where the driver brought fewer results than calls, so that no call stays open.
+fn lost_result(call: &ToolCall) -> CallResult {
+    let content = ToolError::new(ErrorCode::Internal, "the result of this call was lost")
+        .to_result()
+        .to_string();
+    CallResult {
+        print: fingerprint(&call.function.name, &call.function.arguments, &content),
+        content,
+        succeeded: false,
+        tally: Tally::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
