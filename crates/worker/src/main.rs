@@ -1,3 +1,7 @@
-//! Entry point.
+//! Entry point: takes the descriptors, starts the runtime, and hands over.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    worker::start::main(std::env::args_os().collect())
+}

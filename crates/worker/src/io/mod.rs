@@ -1,0 +1,13 @@
+//! Where the loop touches the system: clock, signals, files, the channel.
+
+pub mod channel;
+pub mod clock;
+pub mod deliverables;
+pub mod files;
+pub mod job;
+pub mod journal;
+pub mod place;
+pub mod prompts;
+pub mod record;
+pub mod settings;
+pub mod signals;

@@ -1,0 +1,320 @@
+//! A run's record: the conversation in memory, its journal, and the file that others read.
+
+use std::path::{Path, PathBuf};
+
+use protocol::conversation::{CONVERSATION_FORMAT, ConversationFile, Message, Outcome};
+use protocol::job::{CONVERSATION_FILE, JobSpec};
+use protocol::journal::{JOURNAL_FORMAT, JournalLine};
+use protocol::stats::Stats;
+use protocol::status::Status;
+
+use crate::io::files::{Durability, FileError, replace};
+use crate::io::journal::Journal;
+
+/// Between two writes of the conversation's file while it runs, in milliseconds.
+pub const SAVE_INTERVAL_MS: u64 = 1_000;
+
+/// When the conversation was last written, and whether it has changed since. Apart from the
+/// conversation itself, so that it can be written while a model call borrows the messages.
+#[derive(Debug)]
+pub struct Saver {
+    dir: PathBuf,
+    saved_ms: u64,
+    changed: bool,
+}
+
+impl Saver {
+    /// Writes the conversation if it has changed and the last write is long enough ago.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn save_if_due(
+        &mut self,
+        conversation: &ConversationFile,
+        now_ms: u64,
+    ) -> Result<(), FileError> {
+        if !self.changed || now_ms < self.saved_ms.saturating_add(SAVE_INTERVAL_MS) {
+            return Ok(());
+        }
+        self.save(conversation, now_ms, Durability::Process)
+    }
+
+    fn save(
+        &mut self,
+        conversation: &ConversationFile,
+        now_ms: u64,
+        durability: Durability,
+    ) -> Result<(), FileError> {
+        let bytes = serde_json::to_vec(conversation).map_err(|error| {
+            FileError::new("write", &self.dir.join(CONVERSATION_FILE), error.into())
+        })?;
+        replace(&self.dir, CONVERSATION_FILE, &bytes, durability)?;
+        self.saved_ms = now_ms;
+        self.changed = false;
+        Ok(())
+    }
+}
+
+/// The record of one run.
+#[derive(Debug)]
+pub struct Record {
+    conversation: ConversationFile,
+    journal: Journal,
+    saver: Saver,
+}
+
+impl Record {
+    /// Begins a run's journal and writes its first, empty conversation.
+    ///
+    /// # Errors
+    /// When either file can't be written.
+    pub fn begin(
+        job: &JobSpec,
+        dir: &Path,
+        created_at: String,
+        now_ms: u64,
+    ) -> Result<Self, FileError> {
+        let conversation = ConversationFile {
+            format: CONVERSATION_FORMAT,
+            agent_id: job.agent_id,
+            task_id: job.task_id.clone(),
+            role_id: job.role_id.clone(),
+            summary: job.summary.clone(),
+            status: Status::Running,
+            created_at,
+            completed_at: None,
+            messages: Vec::new(),
+            stats: Stats::default(),
+            result: None,
+            other: serde_json::Map::new(),
+        };
+        let mut record = Record {
+            journal: Journal::create(dir)?,
+            saver: Saver {
+                dir: dir.to_owned(),
+                saved_ms: now_ms,
+                changed: true,
+            },
+            conversation,
+        };
+        record.journal.append(&start_line(&record.conversation))?;
+        record
+            .saver
+            .save(&record.conversation, now_ms, Durability::Process)?;
+        Ok(record)
+    }
+
+    /// The conversation so far.
+    pub fn conversation(&self) -> &ConversationFile {
+        &self.conversation
+    }
+
+    /// The conversation, and beside it what writes it.
+    pub fn split(&mut self) -> (&ConversationFile, &mut Saver) {
+        (&self.conversation, &mut self.saver)
+    }
+
+    /// Adds a message: to the journal first, then to the conversation.
+    ///
+    /// # Errors
+    /// When the journal can't be written; the conversation is then as it was.
+    pub fn append(
+        &mut self,
+        message: Message,
+        message_ids: Vec<String>,
+        stats: Stats,
+    ) -> Result<(), FileError> {
+        self.restore_journal()?;
+        let line = JournalLine::Message {
+            message,
+            stats,
+            message_ids,
+        };
+        self.journal.append(&line)?;
+        if let JournalLine::Message { message, .. } = line {
+            self.conversation.messages.push(message);
+        }
+        self.conversation.stats = stats;
+        self.saver.changed = true;
+        Ok(())
+    }
+
+    /// The boundary between two turns: the journal goes to the disk, the conversation to its
+    /// file if that is due.
+    ///
+    /// # Errors
+    /// When either can't be written.
+    pub fn boundary(&mut self, now_ms: u64) -> Result<(), FileError> {
+        self.journal.sync()?;
+        self.saver.save_if_due(&self.conversation, now_ms)
+    }
+
+    /// Ends the record: outcome in the journal, conversation with its result in its file, both
+    /// on the disk. The file is tried also when the journal fails, since it is what others read.
+    ///
+    /// # Errors
+    /// The first of what could not be written.
+    pub fn finish(
+        &mut self,
+        outcome: Outcome,
+        status: Status,
+        stats: Stats,
+        completed_at: String,
+        now_ms: u64,
+    ) -> Result<(), FileError> {
+        let line = JournalLine::Finished {
+            result: outcome.clone(),
+            stats,
+            completed_at: completed_at.clone(),
+        };
+        let journalled = self
+            .restore_journal()
+            .and_then(|()| self.journal.append(&line))
+            .and_then(|()| self.journal.sync());
+        self.conversation.status = status;
+        self.conversation.stats = stats;
+        self.conversation.completed_at = Some(completed_at);
+        self.conversation.result = Some(outcome);
+        let saved = self
+            .saver
+            .save(&self.conversation, now_ms, Durability::Machine);
+        journalled.and(saved)
+    }
+
+    /// Makes the journal again when the agent deleted it, with all that it held.
+    fn restore_journal(&mut self) -> Result<(), FileError> {
+        if !self.journal.is_lost() {
+            return Ok(());
+        }
+        tracing::warn!(dir = %self.saver.dir.display(), "the run's own files are gone; made again");
+        let mut journal = Journal::create(&self.saver.dir)?;
+        journal.append(&start_line(&self.conversation))?;
+        journal.append(&JournalLine::Replaced {
+            messages: self.conversation.messages.clone(),
+        })?;
+        self.journal = journal;
+        self.saver.changed = true;
+        Ok(())
+    }
+}
+
+fn start_line(conversation: &ConversationFile) -> JournalLine {
+    JournalLine::Start {
+        format: JOURNAL_FORMAT,
+        agent_id: conversation.agent_id,
+        task_id: conversation.task_id.clone(),
+        role_id: conversation.role_id.clone(),
+        summary: conversation.summary.clone(),
+        created_at: conversation.created_at.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use protocol::job::JOURNAL_FILE;
+    use protocol::journal::fold;
+    use protocol::status::StopReason;
+
+    use super::*;
+    use crate::io::job::tests::sample_job;
+
+    fn begin(dir: &Path) -> Record {
+        let job = sample_job(dir);
+        Record::begin(&job, dir, "2026-03-10T12:00:00Z".into(), 0).unwrap()
+    }
+
+    fn on_disk(dir: &Path) -> ConversationFile {
+        serde_json::from_slice(&fs::read(dir.join(CONVERSATION_FILE)).unwrap()).unwrap()
+    }
+
+    fn folded(dir: &Path, record: &Record) -> ConversationFile {
+        let bytes = fs::read(dir.join(JOURNAL_FILE)).unwrap();
+        let folded = fold(&bytes, &record.conversation.task_id).unwrap();
+        assert_eq!(folded.skipped, 0);
+        folded.file
+    }
+
+    fn turns(turns: u64) -> Stats {
+        Stats {
+            turns,
+            ..Stats::default()
+        }
+    }
+
+    #[test]
+    fn the_journal_tells_the_same_as_the_conversation() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path();
+        let mut record = begin(dir);
+        assert_eq!(on_disk(dir), *record.conversation());
+        for n in 0..3 {
+            let message = Message::user(format!("message {n}"));
+            record.append(message, Vec::new(), turns(n)).unwrap();
+            assert_eq!(folded(dir, &record), *record.conversation());
+        }
+        let outcome = Outcome {
+            success: false,
+            summary: "no".into(),
+            stop_reason: Some(StopReason::NoFinish),
+        };
+        let at = "2026-03-10T12:02:00Z".to_owned();
+        record
+            .finish(outcome, Status::Failed, turns(3), at, 5)
+            .unwrap();
+        assert_eq!(folded(dir, &record), *record.conversation());
+        assert_eq!(on_disk(dir), *record.conversation());
+    }
+
+    #[test]
+    fn the_file_is_written_at_most_once_a_second() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path();
+        let mut record = begin(dir);
+        let mut written = Vec::new();
+        for now_ms in 0..3_000 {
+            let message = Message::user("x");
+            record.append(message, Vec::new(), turns(now_ms)).unwrap();
+            let (conversation, saver) = record.split();
+            let before = saver.saved_ms;
+            saver.save_if_due(conversation, now_ms).unwrap();
+            if saver.saved_ms != before {
+                written.push(now_ms);
+            }
+        }
+        assert_eq!(written, [1_000, 2_000]);
+    }
+
+    #[test]
+    fn a_deleted_folder_is_made_again_with_all_that_was_said() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("out/.subagent");
+        let mut record = begin(&dir);
+        record
+            .append(Message::user("one"), Vec::new(), turns(1))
+            .unwrap();
+        fs::remove_dir_all(root.path().join("out")).unwrap();
+        record
+            .append(Message::user("two"), Vec::new(), turns(2))
+            .unwrap();
+        record.boundary(SAVE_INTERVAL_MS).unwrap();
+        assert_eq!(folded(&dir, &record), *record.conversation());
+        assert_eq!(on_disk(&dir), *record.conversation());
+        assert_eq!(record.conversation().messages.len(), 2);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_folder_is_an_error_with_its_path() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("out/.subagent");
+        let mut record = begin(&dir);
+        fs::remove_dir_all(root.path().join("out")).unwrap();
+        fs::write(root.path().join("out"), "mine").unwrap();
+        let error = record
+            .append(Message::user("one"), Vec::new(), turns(1))
+            .unwrap_err();
+        assert!(error.to_string().contains(".subagent"), "{error}");
+        assert_eq!(record.conversation().messages.len(), 0);
+    }
+}

@@ -1,0 +1,401 @@
+//! The loop: carries out the machine's actions and brings back what they led to.
+
+use std::sync::Arc;
+
+use protocol::channel::ProgressParams;
+use protocol::conversation::{ConversationFile, Message, Outcome, ToolCall};
+use protocol::limits::OUTPUT_TAIL_BYTES_MAX;
+use protocol::result::tail;
+use protocol::stats::Stats;
+use protocol::status::Status;
+use protocol::text::{ActionKind, Prompts};
+use tokio::sync::mpsc;
+
+use crate::core::deadline::TimeSpent;
+use crate::core::turn::{Action, Input, Machine};
+use crate::exit::{Ended, StopCause};
+use crate::io::record::Saver;
+use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest, OfferedTool};
+use crate::run::caught::caught;
+use crate::run::report::Reporter;
+use crate::run::session::Session;
+use crate::run::toolbox::Toolbox;
+use crate::run::watch::Aside;
+
+/// Between two signs of life while nothing else is told, in ticks of a second.
+const HEARTBEAT_TICKS: u32 = 5;
+/// A model call that gave up for lack of time, although the deadline moved on meanwhile, is made
+/// again when at least so much is left.
+const ASK_AGAIN_LEFT_MS_MIN: u64 = 1_000;
+
+/// What the agent does now, as others see it.
+#[derive(Debug)]
+struct Live {
+    state: Status,
+    action: String,
+    tail: String,
+}
+
+impl Live {
+    fn progress(&self, stats: Stats) -> ProgressParams {
+        ProgressParams {
+            stats,
+            last_action: self.action.clone(),
+            state: self.state,
+            output_tail: self.tail.clone(),
+        }
+    }
+
+    fn printed(&mut self, text: &str) {
+        self.tail.push_str(text);
+        self.keep_end();
+    }
+
+    fn printed_anew(&mut self, text: &str) {
+        self.tail = tail(text, OUTPUT_TAIL_BYTES_MAX).to_owned();
+    }
+
+    fn keep_end(&mut self) {
+        if self.tail.len() > OUTPUT_TAIL_BYTES_MAX {
+            self.tail = tail(&self.tail, OUTPUT_TAIL_BYTES_MAX).to_owned();
+        }
+    }
+}
+
+/// What is to be done after a step.
+enum Next {
+    Ask,
+    Run(Vec<ToolCall>),
+    Rest,
+    Over(Outcome),
+}
+
+/// One agent at work.
+#[derive(Debug)]
+pub struct Agent {
+    session: Session,
+    machine: Machine,
+    model: Box<dyn Model>,
+    offered: Vec<OfferedTool>,
+    toolbox: Toolbox,
+    prompts: Arc<Prompts>,
+    live: Live,
+}
+
+impl Agent {
+    /// An agent that is ready to begin.
+    pub fn new(
+        session: Session,
+        machine: Machine,
+        model: Box<dyn Model>,
+        offered: Vec<OfferedTool>,
+        toolbox: Toolbox,
+    ) -> Self {
+        let prompts = Arc::clone(&toolbox.context.prompts);
+        Agent {
+            session,
+            machine,
+            model,
+            offered,
+            toolbox,
+            live: Live {
+                state: Status::Running,
+                action: prompts.action(ActionKind::Starting, ""),
+                tail: String::new(),
+            },
+            prompts,
+        }
+    }
+
+    /// Runs to the end, whatever it is.
+    pub async fn run(mut self, first: Vec<Message>) -> Ended {
+        let (outcome, cause) = self.converse(first).await;
+        let stats = self.machine.stats(self.session.watch.time());
+        tracing::info!(
+            success = outcome.success,
+            stop_reason = outcome.stop_reason.map(|reason| reason.as_str()),
+            turns = stats.turns,
+            requests = self.model.requests(),
+            runtime_seconds = stats.runtime_seconds,
+            "the run is over"
+        );
+        self.session.finish(outcome, cause, stats).await
+    }
+
+    async fn converse(&mut self, first: Vec<Message>) -> (Outcome, Option<StopCause>) {
+        let mut input = Input::Begin(first);
+        let mut cause = None;
+        loop {
+            let next = match self.step(input) {
+                Ok(next) => next,
+                Err(StopCause::Record(error)) => return broken(error),
+                Err(stop) if cause.is_none() => {
+                    input = Input::Stop(stop.reason());
+                    cause = Some(stop);
+                    continue;
+                }
+                // It stops already; what else went wrong on the way changes nothing.
+                Err(_) => {
+                    input = Input::Stop(protocol::status::StopReason::Terminated);
+                    continue;
+                }
+            };
+            let happened = match next {
+                Next::Over(outcome) => return (outcome, cause),
+                Next::Ask => self.ask().await,
+                Next::Run(calls) => self.call(&calls).await,
+                Next::Rest => self.rest().await,
+            };
+            input = match happened {
+                Ok(input) => input,
+                Err(StopCause::Record(error)) => return broken(error),
+                Err(stop) => {
+                    let reason = stop.reason();
+                    cause = Some(stop);
+                    Input::Stop(reason)
+                }
+            };
+        }
+    }
+
+    /// Feeds the machine what happened, and books what it says is to be booked.
+    fn step(&mut self, input: Input) -> Result<Next, StopCause> {
+        let time = self.session.watch.time();
+        let mut actions = Vec::new();
+        // What came meanwhile came before: a message that is in the machine's hands keeps the
+        // answer that now arrives from counting as the end.
+        for note in self.session.watch.take_notes() {
+            actions.extend(self.machine.step(note, time));
+        }
+        actions.extend(self.machine.step(input, time));
+        let stats = self.machine.stats(time);
+        let mut next = None;
+        let mut carried = Vec::new();
+        let mut closed = None;
+        for action in actions {
+            match action {
+                Action::Append {
+                    message,
+                    message_ids,
+                } => {
+                    let told = self.session.reporter.message(&message, stats.turns);
+                    closed = closed.or(told.err());
+                    self.session
+                        .record
+                        .append(message, message_ids.clone(), stats)
+                        .map_err(StopCause::Record)?;
+                    carried.extend(message_ids);
+                }
+                Action::Acknowledge(message_ids) => carried.extend(message_ids),
+                Action::Ask => next = Some(Next::Ask),
+                Action::Run(calls) => next = Some(Next::Run(calls)),
+                Action::Rest { .. } => next = Some(Next::Rest),
+                Action::End(outcome) => next = Some(Next::Over(outcome)),
+            }
+        }
+        if !carried.is_empty() || matches!(next, Some(Next::Ask | Next::Rest)) {
+            let now_ms = self.session.watch.now_ms();
+            self.session
+                .record
+                .boundary(now_ms)
+                .map_err(StopCause::Record)?;
+            // Only what is on the disk is acknowledged: the sender forgets it then.
+            self.session.reporter.acknowledge(carried);
+        }
+        match (next, closed) {
+            (Some(Next::Over(outcome)), _) => Ok(Next::Over(outcome)),
+            (_, Some(closed)) => Err(closed),
+            (Some(next), None) => Ok(next),
+            (None, None) => Ok(Next::Rest),
+        }
+    }
+
+    async fn ask(&mut self) -> Result<Input, StopCause> {
+        self.show(
+            Status::Running,
+            self.prompts.action(ActionKind::Thinking, ""),
+        );
+        loop {
+            match self.ask_once().await? {
+                Err(error)
+                    if error.kind == ModelErrorKind::Deadline
+                        && self.session.watch.time().remaining_ms >= ASK_AGAIN_LEFT_MS_MIN => {}
+                Err(error) => return Ok(Input::ModelFailed(error)),
+                Ok(reply) => {
+                    if let Some(text) = &reply.content {
+                        self.live.printed_anew(text);
+                    }
+                    return Ok(Input::Reply(reply));
+                }
+            }
+        }
+    }
+
+    async fn ask_once(
+        &mut self,
+    ) -> Result<Result<crate::model::ModelReply, ModelError>, StopCause> {
+        let Agent {
+            session,
+            machine,
+            model,
+            offered,
+            live,
+            prompts,
+            ..
+        } = self;
+        let within = session.watch.left();
+        let (conversation, saver) = session.record.split();
+        let request = ModelRequest {
+            messages: &conversation.messages,
+            tools: offered,
+            within,
+        };
+        // Without a bound of its own: what a call tells is bounded by the size of its reply.
+        let (tell, mut told) = mpsc::unbounded_channel();
+        // When nobody listens any more the call is being dropped.
+        let mut sink = move |event| drop(tell.send(event));
+        let mut beside = Beside {
+            machine,
+            conversation,
+            saver,
+            live,
+            reporter: &mut session.reporter,
+            waiting: Some(prompts),
+            ticks: 0,
+        };
+        let call = caught(model.complete(request, &mut sink));
+        let reply = session
+            .watch
+            .race(call, Some(&mut told), |aside, time, now_ms| {
+                beside.happened(aside, time, now_ms)
+            })
+            .await?;
+        Ok(reply.unwrap_or_else(|words| {
+            tracing::error!(panic = words, "the model's dialect panicked");
+            Err(ModelError {
+                kind: ModelErrorKind::BadReply,
+                message: "the answer of the model could not be read, by a fault of ours; the \
+                          log has the details"
+                    .to_owned(),
+                requests: 0,
+            })
+        }))
+    }
+
+    async fn call(&mut self, calls: &[ToolCall]) -> Result<Input, StopCause> {
+        let action = self.toolbox.action(calls);
+        let turn = self.machine.stats(self.session.watch.time()).turns;
+        self.session.reporter.action(&action, turn)?;
+        self.show(Status::Running, action);
+        let Agent {
+            session,
+            machine,
+            toolbox,
+            live,
+            ..
+        } = self;
+        let within = session.watch.left();
+        let (conversation, saver) = session.record.split();
+        let mut beside = Beside {
+            machine,
+            conversation,
+            saver,
+            live,
+            reporter: &mut session.reporter,
+            waiting: None,
+            ticks: 0,
+        };
+        let results = session
+            .watch
+            .race(toolbox.run(calls, within), None, |aside, time, now_ms| {
+                beside.happened(aside, time, now_ms)
+            })
+            .await?;
+        if let Some(result) = results.last() {
+            self.live.printed_anew(&result.content);
+        }
+        Ok(Input::Results(results))
+    }
+
+    async fn rest(&mut self) -> Result<Input, StopCause> {
+        self.show(Status::Idle, String::new());
+        self.session.watch.rest().await?;
+        self.show(
+            Status::Running,
+            self.prompts.action(ActionKind::Starting, ""),
+        );
+        Ok(Input::Delivered(Vec::new()))
+    }
+
+    fn show(&mut self, state: Status, action: String) {
+        self.live.state = state;
+        self.live.action = action;
+        let stats = self.machine.stats(self.session.watch.time());
+        self.session.reporter.progress(&self.live.progress(stats));
+    }
+}
+
+/// What goes on beside a model call or a tool: signs of life, and the conversation's file.
+struct Beside<'a> {
+    machine: &'a Machine,
+    conversation: &'a ConversationFile,
+    saver: &'a mut Saver,
+    live: &'a mut Live,
+    reporter: &'a mut Reporter,
+    /// Texts, while a model is waited for.
+    waiting: Option<&'a Prompts>,
+    ticks: u32,
+}
+
+impl Beside<'_> {
+    fn happened(&mut self, aside: Aside, time: TimeSpent, now_ms: u64) -> Result<(), StopCause> {
+        match aside {
+            Aside::Model(ModelEvent::Sent { .. }) => self.live.tail.clear(),
+            Aside::Model(ModelEvent::Text(text)) => {
+                self.live.printed(&text);
+                self.progress(time);
+            }
+            Aside::Model(ModelEvent::Retry {
+                attempt,
+                why,
+                pause,
+            }) => {
+                if let Some(prompts) = self.waiting {
+                    self.live.action = prompts.action(ActionKind::Retrying, "");
+                }
+                self.progress(time);
+                self.reporter.retry(attempt, &why, pause)?;
+            }
+            Aside::Tick => {
+                self.ticks += 1;
+                self.saver
+                    .save_if_due(self.conversation, now_ms)
+                    .map_err(StopCause::Record)?;
+                if self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
+                    if let Some(prompts) = self.waiting {
+                        // Whoever looks can tell a slow model from an agent that hangs.
+                        let thinking = prompts.action(ActionKind::Thinking, "");
+                        self.live.action = format!("{thinking} ({} s)", self.ticks);
+                    }
+                    self.progress(time);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, time: TimeSpent) {
+        let stats = self.machine.stats(time);
+        self.reporter.progress(&self.live.progress(stats));
+    }
+}
+
+/// The outcome of a run whose record can't be kept.
+fn broken(error: crate::io::files::FileError) -> (Outcome, Option<StopCause>) {
+    let outcome = Outcome {
+        success: false,
+        summary: error.to_string(),
+        stop_reason: Some(error.stop_reason()),
+    };
+    (outcome, Some(StopCause::Record(error)))
+}

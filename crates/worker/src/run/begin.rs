@@ -1,0 +1,212 @@
+//! Begins a run: opens its record, its model and its tools, and lets the loop go.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::channel::{
+    INITIALIZE, InitializeParams, InitializeResult, ModelAccess, PROTOCOL, same_major,
+};
+use protocol::conversation::Message;
+use protocol::job::JobSpec;
+use protocol::limits::START_TIMEOUT_SECONDS;
+use protocol::status::{Completion, StopReason};
+use protocol::text::{FirstMessage, Prompts};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::core::policy::Policy;
+use crate::core::turn::{Machine, Rules};
+use crate::exit::{Ended, StartError, StopCause};
+use crate::io::channel::{FromLeader, Leader};
+use crate::io::clock::utc_now;
+use crate::io::job::Job;
+use crate::io::record::Record;
+use crate::io::signals::Signals;
+use crate::model::{RunFacts, open};
+use crate::run::agent::Agent;
+use crate::run::report::Reporter;
+use crate::run::session::Session;
+use crate::run::toolbox::{Toolbox, offered};
+use crate::run::watch::Watch;
+use crate::tools::{ToolContext, list};
+
+/// What a run is begun with.
+#[derive(Debug)]
+pub struct Start {
+    /// The job with its texts.
+    pub job: Job,
+    /// The texts of its language.
+    pub prompts: Prompts,
+    /// The run's own folder, absolute.
+    pub agent_dir: PathBuf,
+    /// The handlers, installed long before.
+    pub signals: Signals,
+    /// Who is told.
+    pub reporter: Reporter,
+}
+
+/// Runs a worker that has no leader.
+///
+/// # Errors
+/// When its record can't be begun.
+pub async fn alone(start: Start, access: ModelAccess) -> Result<Ended, StartError> {
+    let within = Duration::from_secs(u64::from(start.job.spec.limits.timeout_seconds));
+    let (session, job, prompts) = open_session(start, None, within)?;
+    Ok(work(session, job, prompts, access, &[], None).await)
+}
+
+/// Runs a worker under a leader: says `initialize`, and gets its model and its time.
+///
+/// # Errors
+/// When its record can't be begun.
+pub async fn under_leader(
+    start: Start,
+    leader: Leader,
+    events: mpsc::Receiver<FromLeader>,
+) -> Result<Ended, StartError> {
+    let within = Duration::from_secs(u64::from(START_TIMEOUT_SECONDS));
+    // The record first: a leader that never answers finds it all the same.
+    let (mut session, job, prompts) = open_session(start, Some(events), within)?;
+    let hello = leader.call(
+        INITIALIZE,
+        InitializeParams {
+            protocol: PROTOCOL.to_owned(),
+            worker_version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+    );
+    let answer = session.watch.race(hello, None, |_, _, _| Ok(())).await;
+    let answer = match answer {
+        Ok(Ok(value)) => value,
+        Ok(Err(error)) => {
+            let why = error.to_string();
+            return Ok(session.fail(why, StopReason::ProtocolError, None).await);
+        }
+        Err(StopCause::Deadline) => {
+            let why = format!("the leader did not answer `{INITIALIZE}` in {within:?}");
+            return Ok(session.fail(why, StopReason::StartTimeout, None).await);
+        }
+        Err(cause) => {
+            let reason = cause.reason();
+            return Ok(session.fail(String::new(), reason, Some(cause)).await);
+        }
+    };
+    let welcome = match understand(answer) {
+        Ok(welcome) => welcome,
+        Err(why) => return Ok(session.fail(why, StopReason::ProtocolError, None).await),
+    };
+    session.watch.restart(welcome.remaining_ms);
+    let access = welcome.model;
+    Ok(work(session, job, prompts, access, &welcome.tools, Some(leader)).await)
+}
+
+fn understand(answer: Value) -> Result<InitializeResult, String> {
+    // The version first: a newer shape would only give a riddle about some field.
+    let theirs = answer["protocol"].as_str().unwrap_or("none").to_owned();
+    if !same_major(PROTOCOL, &theirs) {
+        return Err(format!(
+            "the leader speaks version {theirs} of the channel and this worker {PROTOCOL}; use \
+             a leader and a worker of the same release"
+        ));
+    }
+    serde_json::from_value(answer)
+        .map_err(|error| format!("the answer to `{INITIALIZE}` has not its shape: {error}"))
+}
+
+fn open_session(
+    start: Start,
+    events: Option<mpsc::Receiver<FromLeader>>,
+    within: Duration,
+) -> Result<(Session, Job, Prompts), StartError> {
+    let watch = Watch::start(start.signals, events, within);
+    let record = Record::begin(&start.job.spec, &start.agent_dir, utc_now(), watch.now_ms())
+        .map_err(|error| {
+            StartError::new(error.to_string())
+                .hint("the worker keeps its record there: it must be writable and not full")
+        })?;
+    let session = Session {
+        agent_dir: start.agent_dir,
+        record,
+        watch,
+        reporter: start.reporter,
+    };
+    Ok((session, start.job, start.prompts))
+}
+
+async fn work(
+    session: Session,
+    job: Job,
+    prompts: Prompts,
+    access: ModelAccess,
+    served: &[Value],
+    leader: Option<Leader>,
+) -> Ended {
+    let spec = &job.spec;
+    let facts = RunFacts {
+        agent_id: spec.agent_id,
+        workspace: spec.workspace.clone(),
+        deliverables_dir: spec.deliverables_dir.clone(),
+        task: job.task.clone(),
+    };
+    let model = match open(&access, &facts) {
+        Ok(model) => model,
+        Err(error) => {
+            return session
+                .fail(error.message, StopReason::ModelError, None)
+                .await;
+        }
+    };
+    let first = first_messages(&job, &prompts);
+    let offered = offered(&prompts, &spec.tools, served);
+    let policy = Policy::new(
+        spec.tools.iter().map(String::as_str),
+        served.iter().filter_map(|tool| tool["name"].as_str()),
+    );
+    let rules = Rules {
+        completion: completion(spec, leader.is_some()),
+        max_turns: spec.limits.max_turns,
+        max_total_tokens: spec.limits.max_total_tokens,
+    };
+    let machine = Machine::new(rules, policy, prompts.clone(), spec.display_name.clone());
+    let deliverables_dir = spec.workspace.join(&spec.deliverables_dir);
+    let toolbox = Toolbox {
+        own: list::all(),
+        leader,
+        context: ToolContext {
+            workspace: spec.workspace.clone(),
+            deliverables_dir,
+            agent_dir: session.agent_dir.clone(),
+            write_scope: Vec::new(),
+            prompts: Arc::new(prompts),
+            hidden_env: access.spec.api_key_env.iter().cloned().collect(),
+        },
+    };
+    Agent::new(session, machine, model, offered, toolbox)
+        .run(first)
+        .await
+}
+
+/// Nobody can wake an idle agent that has no leader: its text is its end.
+fn completion(spec: &JobSpec, has_leader: bool) -> Completion {
+    match spec.completion {
+        Completion::Idle if !has_leader => Completion::FinalText,
+        completion => completion,
+    }
+}
+
+/// What the conversation begins with.
+pub fn first_messages(job: &Job, prompts: &Prompts) -> Vec<Message> {
+    let spec = &job.spec;
+    let first = prompts.first_message(&FirstMessage {
+        agent_id: spec.agent_id,
+        summary: &spec.summary,
+        task: &job.task,
+        deliverables_dir: &spec.deliverables_dir.to_string_lossy(),
+        timeout_seconds: spec.limits.timeout_seconds,
+        completion: spec.completion,
+    });
+    vec![
+        Message::system(job.system_prompt.clone()),
+        Message::user(first),
+    ]
+}

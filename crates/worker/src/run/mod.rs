@@ -1,0 +1,11 @@
+//! Carries out what the core decides: one run from its start to its exit code.
+
+pub mod agent;
+pub mod begin;
+pub mod caught;
+pub mod prepare;
+pub mod report;
+pub mod result;
+pub mod session;
+pub mod toolbox;
+pub mod watch;

@@ -1,0 +1,82 @@
+//! A run's record, its watch and its listeners: what there is from the first moment to the last,
+//! also when the run never gets as far as its model.
+
+use protocol::channel::ProgressParams;
+use protocol::conversation::Outcome;
+use protocol::stats::Stats;
+use protocol::status::{Status, StopReason};
+
+use crate::exit::{Ended, StopCause, end_status};
+use crate::io::clock::utc_now;
+use crate::io::record::Record;
+use crate::run::report::Reporter;
+use crate::run::watch::Watch;
+
+/// What every part of a run needs.
+#[derive(Debug)]
+pub struct Session {
+    /// The run's own folder.
+    pub agent_dir: std::path::PathBuf,
+    /// What is kept.
+    pub record: Record,
+    /// What is minded.
+    pub watch: Watch,
+    /// Who is told.
+    pub reporter: Reporter,
+}
+
+impl Session {
+    /// Ends the run: first its files, then the word to its leader.
+    pub async fn finish(
+        mut self,
+        outcome: Outcome,
+        cause: Option<StopCause>,
+        stats: Stats,
+    ) -> Ended {
+        let mut ended = Ended {
+            outcome,
+            cause,
+            stats,
+        };
+        let status = end_status(&ended.outcome);
+        let now_ms = self.watch.now_ms();
+        let saved = self
+            .record
+            .finish(ended.outcome.clone(), status, stats, utc_now(), now_ms);
+        if let Err(error) = saved {
+            tracing::error!(%error, "the run's record is not complete");
+            if ended.outcome.success {
+                // Others read the record; a success that stands nowhere can't be claimed.
+                ended.outcome = Outcome {
+                    success: false,
+                    summary: format!("{error}; the report was: {}", ended.outcome.summary),
+                    stop_reason: Some(error.stop_reason()),
+                };
+                ended.cause = Some(StopCause::Record(error));
+            }
+        }
+        self.reporter.progress(&ProgressParams {
+            stats,
+            last_action: String::new(),
+            state: Status::Stopping,
+            output_tail: String::new(),
+        });
+        self.reporter.finished(&ended.outcome, stats).await;
+        ended
+    }
+
+    /// Ends a run that could not begin.
+    pub async fn fail(
+        self,
+        summary: String,
+        reason: StopReason,
+        cause: Option<StopCause>,
+    ) -> Ended {
+        let outcome = Outcome {
+            success: false,
+            summary,
+            stop_reason: Some(reason),
+        };
+        self.finish(outcome, cause, Stats::default()).await
+    }
+}

@@ -1,0 +1,190 @@
+//! Waits for work while it minds everything that may change or end it: signals, the deadline,
+//! the leader.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::core::deadline::{Deadline, TimeSpent};
+use crate::core::turn::Input;
+use crate::exit::StopCause;
+use crate::io::channel::FromLeader;
+use crate::io::clock::Clock;
+use crate::io::signals::Signals;
+use crate::model::ModelEvent;
+
+/// Between two ticks of a wait, in milliseconds.
+const TICK_MS: u64 = 1_000;
+
+/// What happens beside the work that is waited for.
+#[derive(Debug)]
+pub enum Aside {
+    /// The model call tells how it goes.
+    Model(ModelEvent),
+    /// A second has passed.
+    Tick,
+}
+
+/// What a run watches. The only owner of its signals, clock, deadline and the leader's events.
+#[derive(Debug)]
+pub struct Watch {
+    signals: Signals,
+    /// None for a worker alone.
+    leader: Option<mpsc::Receiver<FromLeader>>,
+    clock: Clock,
+    deadline: Deadline,
+    /// What came while something else was waited for.
+    notes: Vec<Input>,
+}
+
+impl Watch {
+    /// Starts the clock with so much time.
+    pub fn start(
+        signals: Signals,
+        leader: Option<mpsc::Receiver<FromLeader>>,
+        within: Duration,
+    ) -> Self {
+        let clock = Clock::start();
+        Watch {
+            signals,
+            leader,
+            clock,
+            deadline: Deadline::start(clock.now_ms(), millis(within)),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Starts the agent's clock anew: its time begins now.
+    pub fn restart(&mut self, remaining_ms: u64) {
+        self.deadline = Deadline::start(self.clock.now_ms(), remaining_ms);
+    }
+
+    /// Milliseconds since the start, whatever the deadline does.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// How much time is gone and left.
+    pub fn time(&self) -> TimeSpent {
+        self.deadline.spent(self.clock.now_ms())
+    }
+
+    /// What is left.
+    pub fn left(&self) -> Duration {
+        Duration::from_millis(self.time().remaining_ms)
+    }
+
+    /// Takes what came meanwhile, for the next step.
+    pub fn take_notes(&mut self) -> Vec<Input> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Waits for `work`, unless the run must end first; `work` is dropped then. What happens
+    /// beside it goes to `aside`, which may end the wait too.
+    ///
+    /// # Errors
+    /// What stopped it.
+    pub async fn race<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        mut told: Option<&mut mpsc::UnboundedReceiver<ModelEvent>>,
+        mut aside: impl FnMut(Aside, TimeSpent, u64) -> Result<(), StopCause>,
+    ) -> Result<T, StopCause> {
+        let mut work = std::pin::pin!(work);
+        let tick = Duration::from_millis(TICK_MS);
+        let mut ticks = interval_at(Instant::now() + tick, tick);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let ends = self.deadline.ends_ms().map(|at| self.clock.moment(at));
+            // Whatever ends the run is looked at first: work that is always ready must not
+            // starve it.
+            let side = tokio::select! {
+                biased;
+                signal = self.signals.next() => return Err(StopCause::Signal(signal)),
+                event = next_event(&mut self.leader) => {
+                    self.note(event)?;
+                    continue;
+                }
+                () = until(ends) => return Err(StopCause::Deadline),
+                Some(event) = next_told(&mut told) => Aside::Model(event),
+                output = &mut work => return Ok(output),
+                _ = ticks.tick() => Aside::Tick,
+            };
+            aside(side, self.time(), self.clock.now_ms())?;
+        }
+    }
+
+    /// Waits for a message while the agent has nothing to do; its clock stands still.
+    ///
+    /// # Errors
+    /// What stopped it.
+    pub async fn rest(&mut self) -> Result<(), StopCause> {
+        let left = self.time().remaining_ms;
+        self.deadline.set(self.clock.now_ms(), left, true);
+        while !self
+            .notes
+            .iter()
+            .any(|note| matches!(note, Input::Delivered(_)))
+        {
+            let ends = self.deadline.ends_ms().map(|at| self.clock.moment(at));
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => return Err(StopCause::Signal(signal)),
+                event = next_event(&mut self.leader) => self.note(event)?,
+                () = until(ends) => return Err(StopCause::Deadline),
+            }
+        }
+        let left = self.time().remaining_ms;
+        self.deadline.set(self.clock.now_ms(), left, false);
+        Ok(())
+    }
+
+    fn note(&mut self, event: FromLeader) -> Result<(), StopCause> {
+        match event {
+            FromLeader::Deliver(messages) => self.notes.push(Input::Delivered(messages)),
+            FromLeader::WrapUp { seconds_left } => {
+                self.notes.push(Input::WrapUp { seconds_left });
+            }
+            FromLeader::Deadline {
+                remaining_ms,
+                paused,
+            } => {
+                self.deadline.set(self.clock.now_ms(), remaining_ms, paused);
+            }
+            FromLeader::Stop { reason } => return Err(StopCause::Leader(reason)),
+            FromLeader::Asked { event, .. } => return self.note(*event),
+            FromLeader::Gone => return Err(StopCause::LeaderGone),
+        }
+        Ok(())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn until(ends: Option<Instant>) {
+    match ends {
+        Some(ends) => tokio::time::sleep_until(ends).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_event(leader: &mut Option<mpsc::Receiver<FromLeader>>) -> FromLeader {
+    match leader {
+        // The task that sends them ends only with its leader.
+        Some(events) => events.recv().await.unwrap_or(FromLeader::Gone),
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_told(
+    told: &mut Option<&mut mpsc::UnboundedReceiver<ModelEvent>>,
+) -> Option<ModelEvent> {
+    match told {
+        Some(events) => events.recv().await,
+        None => std::future::pending().await,
+    }
+}

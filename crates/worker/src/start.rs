@@ -1,0 +1,253 @@
+//! From the process's start to its exit code.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use protocol::exit;
+use protocol::job::AGENT_DIR;
+use serde_json::json;
+use tracing::level_filters::LevelFilter;
+
+use crate::cli::{Cli, Mode, OutputFormat};
+use crate::exit::{Ended, StartError};
+use crate::io::channel::{open, take_standard_io};
+use crate::io::files::ensure_dir;
+use crate::io::job::{read_job, set_aside};
+use crate::io::signals::Signals;
+use crate::io::{prompts, settings};
+use crate::run::begin::{Start, alone, first_messages, under_leader};
+use crate::run::prepare::{Prepared, prepare};
+use crate::run::report::{Output, Reporter};
+use crate::run::result::{agent_result, tell_people};
+use crate::run::toolbox::offered;
+
+/// Threads for blocking work beside the one that runs everything else.
+const BLOCKING_THREADS_MAX: usize = 1;
+
+/// Runs the worker with these arguments, the program's name first.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let cli = match Cli::read(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout and a mistake to stderr; a closed pipe is nobody's fault.
+            drop(error.print());
+            let asked = !error.use_stderr();
+            return ExitCode::from(if asked { exit::SUCCESS } else { exit::USAGE });
+        }
+    };
+    // First thing, before a library can print: under a leader stdout is the channel.
+    let channel = match cli.channel.map(|_| take_standard_io()).transpose() {
+        Ok(channel) => channel,
+        Err(error) => return refuse(&StartError::new(format!("no channel: {error}"))),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&StartError::new(format!("no runtime: {error}"))),
+    };
+    let code = runtime.block_on(async {
+        // A stop that comes while the worker starts must not kill it: the handlers come first.
+        let signals = Signals::install()
+            .map_err(|error| StartError::new(format!("no signal handlers: {error}")))?;
+        start_log(&cli);
+        run(&cli, channel, signals).await
+    });
+    // A blocking call that hangs, in a dead file system say, must not keep the process.
+    runtime.shutdown_background();
+    match code {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse(error: &StartError) -> ExitCode {
+    // When stderr is closed there is nobody left to tell.
+    drop(io::stderr().write_all(error.lines().as_bytes()));
+    ExitCode::from(exit::USAGE)
+}
+
+/// Logs go to stderr. Alone, people see progress there, so that only trouble is logged; under a
+/// leader it is the worker's log.
+fn start_log(cli: &Cli) {
+    let plain = if cli.channel.is_some() {
+        LevelFilter::INFO
+    } else {
+        LevelFilter::ERROR
+    };
+    let told = std::env::var("RUST_LOG")
+        .ok()
+        .and_then(|level| level.parse::<LevelFilter>().ok());
+    let level = match (cli.quiet, cli.verbose) {
+        (true, _) => LevelFilter::ERROR,
+        (false, 0) => told.unwrap_or(plain),
+        (false, 1) => LevelFilter::DEBUG,
+        (false, _) => LevelFilter::TRACE,
+    };
+    // A second start in one process, as in tests, keeps the first log.
+    drop(
+        tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(io::stderr)
+            .try_init(),
+    );
+}
+
+async fn run(
+    cli: &Cli,
+    channel: Option<(OwnedFd, OwnedFd)>,
+    signals: Signals,
+) -> Result<u8, StartError> {
+    match (cli.mode()?, channel) {
+        (Mode::Task(wanted), _) => {
+            let prepared = prepare(&wanted)?;
+            if cli.dry_run {
+                return dry_run(&prepared);
+            }
+            let agent_dir = prepared.lay_out()?;
+            run_alone(cli, prepared, agent_dir, signals).await
+        }
+        (Mode::Job(path), _) | (Mode::Leader(path), None) => {
+            let (job, prompts, agent_dir) = take_job(&path)?;
+            let access = settings::with_key(job.spec.model.clone())?;
+            let prepared = Prepared {
+                job,
+                prompts,
+                access,
+                warnings: Vec::new(),
+            };
+            if cli.dry_run {
+                return dry_run(&prepared);
+            }
+            make_ready(&agent_dir)?;
+            run_alone(cli, prepared, agent_dir, signals).await
+        }
+        (Mode::Leader(path), Some((input, output))) => {
+            let (leader, events) = open(input, output)
+                .map_err(|error| StartError::new(format!("no channel: {error}")))?;
+            let (job, prompts, agent_dir) = take_job(&path)?;
+            make_ready(&agent_dir)?;
+            let start = Start {
+                job,
+                prompts,
+                agent_dir,
+                signals,
+                reporter: Reporter {
+                    leader: Some(leader.clone()),
+                    ..Reporter::default()
+                },
+            };
+            let ended = under_leader(start, leader, events).await?;
+            Ok(ended.exit_code())
+        }
+    }
+}
+
+fn take_job(
+    path: &std::path::Path,
+) -> Result<(crate::io::job::Job, protocol::text::Prompts, PathBuf), StartError> {
+    let job = read_job(path)?;
+    let prompts = prompts::load(job.spec.language, job.spec.prompts_dir.as_deref())?;
+    let agent_dir = job
+        .spec
+        .workspace
+        .join(&job.spec.deliverables_dir)
+        .join(AGENT_DIR);
+    Ok((job, prompts, agent_dir))
+}
+
+fn make_ready(agent_dir: &std::path::Path) -> Result<(), StartError> {
+    ensure_dir(agent_dir)
+        .and_then(|()| set_aside(agent_dir))
+        .map_err(|error| {
+            StartError::new(error.to_string()).hint("the worker keeps its record there")
+        })
+}
+
+async fn run_alone(
+    cli: &Cli,
+    prepared: Prepared,
+    agent_dir: PathBuf,
+    signals: Signals,
+) -> Result<u8, StartError> {
+    let spec = prepared.job.spec.clone();
+    let mut reporter = Reporter {
+        people: (!cli.quiet).then(|| Box::new(io::stderr()) as Output),
+        stream: (cli.output_format == OutputFormat::StreamJson)
+            .then(|| Box::new(io::stdout()) as Output),
+        leader: None,
+    };
+    for warning in &prepared.warnings {
+        reporter.tell_people(&format!("warning: {warning}"));
+    }
+    reporter.tell_people(&format!(
+        "{} starts: {} (at most {} s, model {})",
+        spec.display_name, spec.summary, spec.limits.timeout_seconds, spec.model.key
+    ));
+    let start = Start {
+        job: prepared.job,
+        prompts: prepared.prompts.clone(),
+        agent_dir,
+        signals,
+        reporter,
+    };
+    let ended = alone(start, prepared.access).await?;
+    print_result(cli, &spec, &prepared.prompts, &ended, prepared.warnings)?;
+    Ok(ended.exit_code())
+}
+
+fn print_result(
+    cli: &Cli,
+    spec: &protocol::job::JobSpec,
+    prompts: &protocol::text::Prompts,
+    ended: &Ended,
+    warnings: Vec<String>,
+) -> Result<(), StartError> {
+    let result = agent_result(spec, prompts, ended, warnings);
+    if !cli.quiet {
+        let mut people = Reporter {
+            people: Some(Box::new(io::stderr())),
+            ..Reporter::default()
+        };
+        tell_people(&mut people, &result);
+    }
+    let line = match cli.output_format {
+        OutputFormat::Text => return Ok(()),
+        OutputFormat::Json => json!(result),
+        OutputFormat::StreamJson => json!({"event": "result", "result": result}),
+    };
+    print_line(&line)
+}
+
+fn print_line(line: &serde_json::Value) -> Result<(), StartError> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        // Whoever closed the pipe has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => {
+            result.map_err(|error| StartError::new(format!("cannot write to stdout: {error}")))
+        }
+    }
+}
+
+fn dry_run(prepared: &Prepared) -> Result<u8, StartError> {
+    let job = &prepared.job;
+    let tools: Vec<serde_json::Value> = offered(&prepared.prompts, &job.spec.tools, &[])
+        .into_iter()
+        .map(|tool| {
+            json!({"name": tool.name, "description": tool.description,
+                   "parameters": tool.parameters})
+        })
+        .collect();
+    print_line(&json!({
+        "job": job.spec,
+        "messages": first_messages(job, &prepared.prompts),
+        "tools": tools,
+        "warnings": prepared.warnings}))?;
+    Ok(exit::SUCCESS)
+}
