@@ -7,7 +7,9 @@
 )]
 
 mod failures;
+mod keeping;
 mod kills;
+mod mounting;
 mod probing;
 mod state;
 mod support;

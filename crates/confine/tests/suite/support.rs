@@ -63,12 +63,18 @@ pub(crate) fn jail() -> &'static Path {
     static COPY: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
         let directory = public_dir();
         let copy = directory.path().join("jail");
-        // Under the lock: a process forked while the copy is open for writing makes it busy.
-        let _guard = SPAWN.lock().unwrap_or_else(PoisonError::into_inner);
-        std::fs::copy(env!("CARGO_BIN_EXE_jail"), &copy).unwrap();
+        copy_executable(env!("CARGO_BIN_EXE_jail").as_ref(), &copy);
         (directory, copy)
     });
     &COPY.1
+}
+
+/// Copies a file that is going to be executed.
+///
+/// Under the lock: a process forked while the copy is open for writing makes it busy.
+pub(crate) fn copy_executable(from: &Path, to: &Path) {
+    let _guard = SPAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    std::fs::copy(from, to).unwrap();
 }
 
 /// A temporary directory that every user may enter, and write to.
