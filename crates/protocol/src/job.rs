@@ -1,6 +1,7 @@
 //! `job.json`: everything a worker is started with, except the key of its model.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -122,7 +123,7 @@ pub enum Provider {
 }
 
 /// One `[models.KEY]`, resolved. It names where the key is, never the key.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
     /// The key in the configuration, or `env` / `flag` where it comes from there.
@@ -177,6 +178,51 @@ pub struct ModelSpec {
 
 fn yes() -> bool {
     true
+}
+
+impl fmt::Debug for ModelSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A header may carry a secret, so only the names are shown. Taken apart field by field,
+        // so that a new one can't be forgotten.
+        let ModelSpec {
+            key,
+            provider,
+            base_url,
+            model,
+            api_key_env,
+            max_output_tokens,
+            context_tokens,
+            stream,
+            send_reasoning,
+            empty_content,
+            thinking_mode,
+            thinking,
+            headers,
+            body,
+            timeouts,
+            price_prompt,
+            price_completion,
+        } = self;
+        f.debug_struct("ModelSpec")
+            .field("key", key)
+            .field("provider", provider)
+            .field("base_url", base_url)
+            .field("model", model)
+            .field("api_key_env", api_key_env)
+            .field("max_output_tokens", max_output_tokens)
+            .field("context_tokens", context_tokens)
+            .field("stream", stream)
+            .field("send_reasoning", send_reasoning)
+            .field("empty_content", empty_content)
+            .field("thinking_mode", thinking_mode)
+            .field("thinking", thinking)
+            .field("headers", &headers.keys().collect::<Vec<_>>())
+            .field("body", body)
+            .field("timeouts", timeouts)
+            .field("price_prompt", price_prompt)
+            .field("price_completion", price_completion)
+            .finish()
+    }
 }
 
 impl ModelSpec {
@@ -234,5 +280,20 @@ impl Default for ModelTimeouts {
             first_byte_seconds: limits::MODEL_FIRST_BYTE_SECONDS,
             gap_seconds: limits::MODEL_GAP_SECONDS,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_shows_the_names_of_its_headers_only() {
+        let mut spec = ModelSpec::new("main", Provider::Openai, "http://127.0.0.1/v1", "m");
+        spec.headers
+            .insert("x-extra".to_owned(), "secret".to_owned());
+        let shown = format!("{spec:?}");
+        assert!(shown.contains("headers: [\"x-extra\"]"), "{shown}");
+        assert!(!shown.contains("secret"), "{shown}");
     }
 }

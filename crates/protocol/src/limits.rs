@@ -101,6 +101,9 @@ pub const MODEL_FIRST_BYTE_SECONDS: u32 = 180;
 pub const MODEL_GAP_SECONDS: u32 = 60;
 /// A whole answer of a model, in bytes.
 pub const MODEL_REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The bytes that a streamed answer comes in: each token has some hundred bytes around it, so this
+/// is far more than the answer itself may have.
+pub const MODEL_STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// One event of a streamed answer, in bytes.
 pub const MODEL_EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What is read of an answer that is an error, in bytes.
