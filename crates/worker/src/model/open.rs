@@ -44,3 +44,47 @@ fn not_available(key: &str, provider: &str) -> ModelError {
         requests: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::job::ModelSpec;
+
+    fn opened(provider: Provider, base_url: &str, model: &str) -> Result<Box<dyn Model>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("s.yaml"), "[{text: hi}]").unwrap();
+        let access = ModelAccess {
+            spec: ModelSpec::new("main", provider, base_url, model),
+            api_key: None,
+        };
+        let facts = RunFacts {
+            agent_id: AgentId::FIRST,
+            workspace: folder.path().to_owned(),
+            deliverables_dir: PathBuf::from("out"),
+            task: String::new(),
+        };
+        open(&access, &facts).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn each_provider_is_opened_or_says_why_not() {
+        assert!(opened(Provider::Openai, "http://127.0.0.1:1/v1", "m").is_ok());
+        assert!(opened(Provider::Script, "", "s.yaml").is_ok());
+        for (provider, base_url, why) in [
+            (
+                Provider::Openai,
+                "",
+                "model `main` can't be used: `base_url` is no address (relative URL without a \
+                 base); it looks like https://host/v1",
+            ),
+            (
+                Provider::Anthropic,
+                "https://api.example.com",
+                "model `main`: provider `anthropic` is not available in this version; use a \
+                 provider `openai` with the address of a server that speaks chat completions",
+            ),
+        ] {
+            assert_eq!(opened(provider, base_url, "m").unwrap_err(), why);
+        }
+    }
+}

@@ -452,13 +452,70 @@ async fn an_answer_without_end_is_given_up_at_its_bound() {
     let (kind, _, message) = failure(outcome);
     assert_eq!((kind, seen.len()), (ModelErrorKind::BadReply, 1));
     assert!(message.contains("larger than allowed"), "{message}");
-    // The same for a single event.
+    // The same for a stream of many good chunks, and for a single event.
+    let content = "x".repeat(1024 * 1024);
+    let chunk = format!("data: {}\n\n", delta(json!({"content": content})));
+    let mut endless = Reply::stream();
+    for _ in 0..=limits::MODEL_REPLY_BYTES_MAX / content.len() {
+        endless = endless.bytes(chunk.clone());
+    }
+    let (outcome, seen) = answered(vec![endless]).await;
+    let (kind, _, message) = failure(outcome);
+    assert_eq!(
+        (kind, seen.len()),
+        (ModelErrorKind::BadReply, 1),
+        "{message}"
+    );
     let event = vec![b'x'; limits::MODEL_EVENT_BYTES_MAX];
     let (outcome, seen) = answered(vec![Reply::stream().bytes("data: ").bytes(event)]).await;
     let (kind, _, message) = failure(outcome);
     assert_eq!(
         (kind, seen.len()),
         (ModelErrorKind::BadReply, 1),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn what_stands_around_the_answer_does_not_count_as_answer() {
+    // A long answer in small chunks has some hundred bytes around each token.
+    let comment = format!(": {}\n\n", "x".repeat(1024 * 1024));
+    let mut padded = Reply::stream();
+    for _ in 0..=limits::MODEL_REPLY_BYTES_MAX / comment.len() {
+        padded = padded.bytes(comment.clone());
+    }
+    let end = format!(
+        "data: {}\n\ndata: {}\n\n",
+        delta(json!({"content": "hi"})),
+        finish(json!("stop"))
+    );
+    let (outcome, seen) = answered(vec![padded.bytes(end)]).await;
+    assert!(is_good(&outcome), "{outcome:?}");
+    assert_eq!(seen.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_without_tls_under_a_secure_address_is_not_tried_again() {
+    // The scripted server waits for a whole request, which does not come; this one answers at
+    // once.
+    let mut access = ModelServer::start(vec![good()]).await.access();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    access.spec.base_url = format!("https://{}/v1", listener.local_addr().unwrap());
+    let plain = async {
+        use tokio::io::AsyncWriteExt;
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .unwrap();
+        stream
+    };
+    let (outcome, _stream) = tokio::join!(ask_with(&access, &[], LONG), plain);
+    let tries = outcome.events.len();
+    let (kind, requests, message) = failure(outcome);
+    assert_eq!(
+        (kind, requests, tries),
+        (ModelErrorKind::Connect, 0, 1),
         "{message}"
     );
 }

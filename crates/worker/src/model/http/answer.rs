@@ -25,6 +25,7 @@ pub(crate) struct Answer<'a> {
     /// Once the answer is whole, what else may come is waited for only this long.
     only_end: bool,
     read: usize,
+    bytes_max: usize,
     head: Vec<u8>,
 }
 
@@ -51,6 +52,7 @@ impl<'a> Answer<'a> {
             first_byte_until,
             only_end: false,
             read: 0,
+            bytes_max: limits::MODEL_REPLY_BYTES_MAX,
             head: Vec::new(),
         }
     }
@@ -67,6 +69,12 @@ impl<'a> Answer<'a> {
     /// The beginning of what came so far.
     pub(crate) fn head(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.head)
+    }
+
+    /// Says that the answer comes as a stream, which has many more bytes than the answer in it;
+    /// that one is to be bounded by whoever puts it together.
+    pub(crate) fn expect_stream(&mut self) {
+        self.bytes_max = limits::MODEL_STREAM_BYTES_MAX;
     }
 
     /// Says that the answer itself is whole: a silence from here on is soon taken as its end.
@@ -101,7 +109,7 @@ impl<'a> Answer<'a> {
             return Ok(false);
         };
         self.read += piece.len();
-        if self.read > limits::MODEL_REPLY_BYTES_MAX {
+        if self.read > self.bytes_max {
             return Err(self.too_large());
         }
         let head = HEAD_BYTES_MAX.saturating_sub(self.head.len());

@@ -94,8 +94,13 @@ impl Endpoint {
         } else {
             (ModelErrorKind::Cut, "the connection broke before an answer")
         };
+        let mend = if is_tls(error) {
+            Mend::Never
+        } else {
+            Mend::Again
+        };
         let what = format!("{what}: {}", deepest(error));
-        Fault::new(kind, Mend::Again, self.explain.transport(kind, &what))
+        Fault::new(kind, mend, self.explain.transport(kind, &what))
     }
 
     /// Nothing came for this long.
@@ -141,6 +146,26 @@ fn headers(access: &ModelAccess) -> Result<HeaderMap, String> {
         headers.insert(name, value);
     }
     Ok(headers)
+}
+
+/// Whether it was TLS that failed: a certificate that is not trusted, or a server that speaks no
+/// TLS, is the same at the next try.
+fn is_tls(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<rustls::Error>() {
+            return true;
+        }
+        // What an I/O error wraps is not among its sources, only what that one's sources are.
+        let wrapped = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        cause = match wrapped {
+            Some(wrapped) => Some(wrapped),
+            None => error.source(),
+        };
+    }
+    false
 }
 
 /// The first cause of an error: what is above it only says that something failed.

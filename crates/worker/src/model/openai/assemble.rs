@@ -2,6 +2,7 @@
 //! stands what is done about each.
 
 use protocol::conversation::ToolCall;
+use protocol::limits;
 use protocol::stats::TokenUsage;
 use serde::de::IgnoredAny;
 
@@ -19,6 +20,7 @@ pub(super) struct Assembler {
     finish: Option<String>,
     usage: Option<TokenUsage>,
     has_choice: bool,
+    bytes: usize,
 }
 
 /// A call as far as it has come.
@@ -58,6 +60,11 @@ impl Assembler {
         !(self.content.is_empty() && self.reasoning.is_empty() && self.calls.is_empty())
     }
 
+    /// Whether there is more of it than an answer may have.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.bytes > limits::MODEL_REPLY_BYTES_MAX
+    }
+
     /// Whether the answer has said why it ended; only usage may still come.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
@@ -94,6 +101,8 @@ impl Assembler {
 
     fn add_all_but_calls(&mut self, piece: &Piece) {
         self.has_choice |= piece.has_choice;
+        let calls = piece.calls.iter().map(CallPiece::bytes).sum::<usize>();
+        self.bytes += piece.content.len() + piece.reasoning.len() + calls;
         self.content.push_str(&piece.content);
         self.reasoning.push_str(&piece.reasoning);
         if piece.finish.is_some() {

@@ -125,6 +125,7 @@ impl Question<'_> {
         mut answer: Answer<'_>,
         events: EventSink<'_>,
     ) -> Result<ModelReply, Fault> {
+        answer.expect_stream();
         let mut parser = SseParser::default();
         let mut assembler = Assembler::default();
         let (mut bytes, mut heard) = (Vec::new(), Vec::new());
@@ -284,6 +285,9 @@ fn hear(
         events(ModelEvent::Text(said.content.clone()));
     }
     assembler.add(said);
+    if assembler.is_too_large() {
+        return Err(answer.too_large());
+    }
     Ok(Heard::More)
 }
 

@@ -34,6 +34,14 @@ pub(super) struct CallPiece {
     pub(super) arguments: String,
 }
 
+impl CallPiece {
+    /// About what it takes to be kept, so that empty parts without end are bounded too.
+    pub(super) fn bytes(&self) -> usize {
+        let id = self.id.as_ref().map_or(0, String::len);
+        size_of::<CallPiece>() + id + self.name.len() + self.arguments.len()
+    }
+}
+
 /// Takes a chunk (`delta`) or a whole answer (`message`) apart.
 pub(super) fn piece(document: &Value) -> Piece {
     let choice = document.get("choices").and_then(|choices| choices.get(0));
