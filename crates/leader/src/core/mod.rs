@@ -18,6 +18,9 @@ pub mod slots;
 pub mod supervisor;
 pub mod waits;
 
+#[cfg(test)]
+mod test_kit;
+
 pub use agent::Agent;
 pub use effect::{Answer, Effect};
 pub use input::{Caller, Input, Ticket};

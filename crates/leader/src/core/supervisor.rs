@@ -7,6 +7,8 @@
 mod calls;
 mod inputs;
 mod life;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
