@@ -8,6 +8,8 @@ mod calls;
 mod inputs;
 mod life;
 #[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
