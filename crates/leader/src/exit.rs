@@ -1,7 +1,5 @@
 //! Which exit code a failure or an end comes to.
 
-use std::process::ExitCode;
-
 use protocol::error::ErrorCode;
 use protocol::exit;
 use protocol::status::{Status, StopReason};
@@ -65,11 +63,6 @@ pub fn of_run(ends: &[(Status, Option<StopReason>)], interrupt: Option<Interrupt
         return exit::LEADER_ENVIRONMENT;
     }
     exit::of_leader(ends)
-}
-
-/// A code as the process gives it back.
-pub fn code(code: u8) -> ExitCode {
-    ExitCode::from(code)
 }
 
 #[cfg(test)]

@@ -1,3 +1,25 @@
+//! The supervisor: starts workers, holds their deadlines, collects what they deliver.
 //! Entry point.
 
-fn main() {}
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use leader::faces::entry::{Process, enter};
+use leader::settings::Variables;
+
+fn main() -> ExitCode {
+    let mut stdin = std::io::stdin().lock();
+    let mut stdout = std::io::stdout().lock();
+    let mut stderr = std::io::stderr();
+    let stdout_is_terminal = stdout.is_terminal();
+    let stderr_is_terminal = stderr.is_terminal();
+    ExitCode::from(enter(Process {
+        arguments: std::env::args_os().collect(),
+        variables: Variables::of_process(),
+        stdin: &mut stdin,
+        stdout: &mut stdout,
+        stderr: &mut stderr,
+        stdout_is_terminal,
+        stderr_is_terminal,
+    }))
+}

@@ -16,6 +16,8 @@ use protocol::error::{ErrorCode, ToolError};
 use protocol::job::ModelSpec;
 use protocol::limits::CONFIG_BYTES_MAX;
 
+use crate::driver::Environment;
+
 /// Names another file than the user's own.
 pub const CONFIG_VARIABLE: &str = "MUSTER_CONFIG";
 /// The workspace's own file.
@@ -59,6 +61,11 @@ impl Variables {
     /// All of them, by name.
     pub fn pairs(&self) -> Vec<(String, String)> {
         self.variables.clone().into_iter().collect()
+    }
+
+    /// The same for the driver.
+    pub fn to_environment(&self) -> Environment {
+        Environment::of(self.variables.clone())
     }
 
     /// Whether a variable is set to something.

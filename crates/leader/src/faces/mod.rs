@@ -1,9 +1,18 @@
 //! The ways in which people and programs use a conversation. They hold no rule of their own.
 
 pub mod client;
+pub mod config;
 pub mod console;
+pub mod demo;
+pub mod entry;
 pub mod interrupt;
+pub mod logging;
+pub mod look;
+pub mod run;
+pub mod runs;
 pub mod serve;
+pub mod session;
 pub mod steps;
+pub mod surroundings;
 pub mod target;
 pub mod task;

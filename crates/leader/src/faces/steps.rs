@@ -1,14 +1,19 @@
 //! The steps of one agent, read from its journal piece by piece.
 
-use std::io::{BufRead, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use protocol::conversation::{Message, Role};
 use protocol::ids::TaskId;
+use protocol::job::{AGENT_DIR, JOURNAL_FILE};
 use protocol::journal::JournalLine;
 use protocol::limits::MODEL_REPLY_BYTES_MAX;
 use protocol::result::cut_middle;
 use protocol::status::StopReason;
 use serde::{Deserialize, Serialize};
+
+use crate::os::files::Dir;
 
 /// A text of a step; more is cut out of its middle.
 pub const STEP_TEXT_BYTES_MAX: usize = 4 * 1024;
@@ -69,6 +74,25 @@ pub struct Steps {
     pub more: bool,
 }
 
+/// Opens the journal of an agent by the place of its results, without following what an agent may
+/// have put there; none when there is no journal.
+///
+/// # Errors
+/// When something else than a regular file is in its place, or the system refuses.
+pub fn open_journal(
+    workspace: &Path,
+    deliverables_dir: &Path,
+) -> io::Result<Option<BufReader<File>>> {
+    let opened = Dir::open(workspace)
+        .and_then(|dir| dir.open_below(&deliverables_dir.join(AGENT_DIR)))
+        .and_then(|dir| dir.open_file(Path::new(JOURNAL_FILE)));
+    match opened {
+        Ok((file, _)) => Ok(Some(BufReader::new(file))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads at most `limit_steps` steps from the position `after`, which is 0 or the `next` of an
 /// answer before. A last line that is still being written is left for the next time; a journal of
 /// another run holds no steps of this one.
@@ -80,7 +104,7 @@ pub fn read_steps<R: BufRead + Seek>(
     task_id: &TaskId,
     after: u64,
     limit_steps: usize,
-) -> std::io::Result<Steps> {
+) -> io::Result<Steps> {
     let mut read = Steps {
         next: after,
         ..Steps::default()
@@ -110,7 +134,7 @@ pub fn read_steps<R: BufRead + Seek>(
 }
 
 /// Whether the first line says that the journal is this run's.
-fn begins_for<R: BufRead>(journal: &mut R, task_id: &TaskId) -> std::io::Result<bool> {
+fn begins_for<R: BufRead>(journal: &mut R, task_id: &TaskId) -> io::Result<bool> {
     let Some((line, _)) = whole_line(journal)? else {
         return Ok(false);
     };
@@ -122,7 +146,7 @@ fn begins_for<R: BufRead>(journal: &mut R, task_id: &TaskId) -> std::io::Result<
 
 /// The next line with the number of bytes that it takes in the file, its newline included. One
 /// over the limit comes back empty; none at the end or before a newline that is not there yet.
-fn whole_line<R: BufRead>(journal: &mut R) -> std::io::Result<Option<(Vec<u8>, u64)>> {
+fn whole_line<R: BufRead>(journal: &mut R) -> io::Result<Option<(Vec<u8>, u64)>> {
     let mut line = Vec::new();
     journal
         .by_ref()

@@ -66,6 +66,9 @@ enum Stopped {
 }
 
 /// Serves one caller until it is gone, or until `closing` and everything asked is answered.
+///
+/// # Errors
+/// When the system refuses a second descriptor for the connection.
 pub async fn serve<S: Service>(
     stream: UnixStream,
     service: S,

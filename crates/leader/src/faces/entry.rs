@@ -1,0 +1,172 @@
+//! From the arguments of the process to its exit code.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+
+use protocol::error::{ErrorCode, ToolError};
+use protocol::exit as codes;
+
+use crate::cli::{Cli, Command, ParseOutcome, parse};
+use crate::exit;
+use crate::faces::config::config;
+use crate::faces::console::{Console, Look};
+use crate::faces::demo::demo;
+use crate::faces::logging;
+use crate::faces::look::{kill::kill, logs::logs, ps::ps, status::status, wait::wait};
+use crate::faces::run::run;
+use crate::faces::serve::command::serve;
+use crate::faces::surroundings::Surroundings;
+use crate::render::Style;
+use crate::settings::Variables;
+
+/// Threads for blocking work: reading journals and logs. The rest is one thread.
+const BLOCKING_THREADS_MAX: usize = 4;
+
+/// What a process has around it.
+pub struct Process<'a> {
+    /// Its arguments, its own name first.
+    pub arguments: Vec<OsString>,
+    /// Its environment.
+    pub variables: Variables,
+    /// Its standard input.
+    pub stdin: &'a mut dyn Read,
+    /// Its standard output.
+    pub stdout: &'a mut dyn Write,
+    /// Its standard error.
+    pub stderr: &'a mut dyn Write,
+    /// Whether stdout is a terminal.
+    pub stdout_is_terminal: bool,
+    /// Whether stderr is a terminal.
+    pub stderr_is_terminal: bool,
+}
+
+impl std::fmt::Debug for Process<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process")
+            .field("arguments", &self.arguments)
+            .field("variables", &self.variables)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Carries out what the arguments say and gives the exit code.
+pub fn enter(process: Process<'_>) -> u8 {
+    let Process {
+        arguments,
+        variables,
+        stdin,
+        stdout,
+        stderr,
+        stdout_is_terminal,
+        stderr_is_terminal,
+    } = process;
+    let style = |is_terminal| {
+        Style::of(
+            is_terminal,
+            variables.get("NO_COLOR"),
+            variables.get("TERM"),
+        )
+    };
+    let mut look = Look {
+        out: style(stdout_is_terminal),
+        err: style(stderr_is_terminal),
+        live: false,
+    };
+    let cli = match parse(arguments) {
+        ParseOutcome::Run(cli) => cli,
+        ParseOutcome::Print(text) => {
+            let mut console = Console::new(stdout, stderr, look);
+            return printed(console.print(&text), &mut console);
+        }
+        ParseOutcome::Refuse(text) => {
+            Console::new(stdout, stderr, look).say(&text);
+            return codes::USAGE;
+        }
+    };
+    // Log lines would tear a line that is drawn over and over, and a dumb terminal can't draw it.
+    look.live = stderr_is_terminal
+        && variables.get("TERM") != Some("dumb")
+        && !cli.global.quiet
+        && cli.global.verbose == 0;
+    let mut console = Console::new(stdout, stderr, look);
+    match perform(&cli, variables, stdin, &mut console) {
+        Ok(code) => code,
+        Err(error) => {
+            console.clear_live();
+            if wants_json(&cli.command) {
+                // The failure is what stdout is for here; one of printing it is told below.
+                console.print(&format!("{}\n", error.to_result())).ok();
+            }
+            console.fail(&error);
+            exit::of_error(error.code)
+        }
+    }
+}
+
+fn printed(printed: Result<(), ToolError>, console: &mut Console<'_>) -> u8 {
+    match printed {
+        Ok(()) => codes::SUCCESS,
+        Err(error) => {
+            console.fail(&error);
+            exit::of_error(error.code)
+        }
+    }
+}
+
+fn perform(
+    cli: &Cli,
+    variables: Variables,
+    stdin: &mut dyn Read,
+    console: &mut Console<'_>,
+) -> Result<u8, ToolError> {
+    logging::begin(&cli.global, variables.get("RUST_LOG"));
+    let surroundings = Surroundings::enter(cli.global.directory.as_deref(), variables)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .build()
+        .map_err(|error| {
+            ToolError::new(
+                ErrorCode::Io,
+                format!("the leader's event loop could not be started: {error}"),
+            )
+        })?;
+    let code = runtime.block_on(command(&cli.command, &surroundings, stdin, console));
+    // Whatever still blocks in a thread must not keep the process.
+    runtime.shutdown_background();
+    code
+}
+
+async fn command(
+    command: &Command,
+    surroundings: &Surroundings,
+    stdin: &mut dyn Read,
+    console: &mut Console<'_>,
+) -> Result<u8, ToolError> {
+    match command {
+        Command::Run(args) => run(args, surroundings, stdin, console).await,
+        Command::Serve(args) => serve(args, surroundings, console).await,
+        Command::Ps(args) => ps(args, surroundings, console).await,
+        Command::Status(args) => status(args, surroundings, console).await,
+        Command::Logs(args) => logs(args, surroundings, console).await,
+        Command::Kill(args) => kill(args, surroundings, console).await,
+        Command::Wait(args) => wait(args, surroundings, console).await,
+        Command::Demo(args) => demo(args, surroundings, console).await,
+        Command::Config(args) => config(args, surroundings, console),
+    }
+}
+
+/// Whether refusals are wanted as JSON on stdout too.
+fn wants_json(command: &Command) -> bool {
+    match command {
+        Command::Run(args) => args.json || args.stream_json,
+        Command::Serve(args) => args.json,
+        Command::Ps(args) => args.json,
+        Command::Status(args) => args.json,
+        Command::Logs(args) => args.json,
+        Command::Kill(args) => args.json,
+        Command::Wait(args) => args.json,
+        Command::Config(args) => args.json,
+        Command::Demo(_) => false,
+    }
+}

@@ -1,0 +1,136 @@
+//! All runs of a workspace, live ones asked over their sockets, ended ones read from their logs.
+
+use std::path::{Path, PathBuf};
+
+use protocol::error::{ErrorCode, ToolError};
+use protocol::result::AgentStatus;
+use protocol::socket::PS;
+use serde_json::json;
+
+use crate::faces::client::Client;
+use crate::faces::look::ended::ended_view;
+use crate::faces::look::find::find;
+use crate::faces::runs::{RunDir, run_dirs, workspace_of};
+use crate::faces::target::Target;
+use crate::render::agents::{RunState, RunView};
+
+/// Ended runs that are shown unless all are wanted.
+pub const RECENT_RUNS_MAX: usize = 10;
+
+/// How far back a look goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Live runs and the [`RECENT_RUNS_MAX`] newest of the others.
+    Recent,
+    /// Every run that is kept.
+    All,
+}
+
+/// The agent that a person means.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Meant {
+    /// The workspace of its run.
+    pub workspace: PathBuf,
+    /// The folder of its run.
+    pub run: RunDir,
+    /// Whether its leader runs.
+    pub is_live: bool,
+    /// The agent.
+    pub agent: AgentStatus,
+}
+
+/// The runs of the workspace around `start`, newest first.
+///
+/// # Errors
+/// When the folder of the runs can't be read.
+pub async fn overview(start: &Path, depth: Depth) -> Result<Vec<RunView>, ToolError> {
+    let dirs = dirs_around(start)?;
+    let mut views = Vec::new();
+    let mut ended = 0;
+    for dir in &dirs {
+        if let Some(view) = live_view(dir).await {
+            views.push(view);
+        } else if depth == Depth::All || ended < RECENT_RUNS_MAX {
+            ended += 1;
+            views.push(ended_view(dir));
+        }
+    }
+    Ok(views)
+}
+
+/// The agent that `text` means, looked for in recent runs first.
+///
+/// # Errors
+/// When none fits, several do, or runs can't be read.
+pub async fn meant(start: &Path, text: &str) -> Result<Meant, ToolError> {
+    let target = Target::parse(text);
+    let recent = overview(start, Depth::Recent).await?;
+    let views = match find(&recent, &target) {
+        Err(error) if error.code == ErrorCode::UnknownAgent => overview(start, Depth::All).await?,
+        Ok(_) | Err(_) => recent,
+    };
+    let found = find(&views, &target)?;
+    let workspace = workspace_of(start);
+    let conversation = found.run.conversation.clone();
+    Ok(Meant {
+        run: RunDir {
+            path: run_path(&workspace, conversation.as_str()),
+            conversation,
+        },
+        workspace,
+        is_live: found.run.state == RunState::Live,
+        agent: found.agent.clone(),
+    })
+}
+
+/// The folders of the runs around `start`, newest first.
+///
+/// # Errors
+/// When the folder that holds them can't be read.
+pub fn dirs_around(start: &Path) -> Result<Vec<RunDir>, ToolError> {
+    let workspace = workspace_of(start);
+    run_dirs(&workspace).map_err(|error| {
+        ToolError::new(
+            ErrorCode::PermissionDenied,
+            format!(
+                "the runs of `{}` could not be read: {error}",
+                workspace.display()
+            ),
+        )
+    })
+}
+
+fn run_path(workspace: &Path, conversation: &str) -> PathBuf {
+    workspace
+        .join(crate::driver::start::RUNS_DIR)
+        .join(conversation)
+}
+
+/// What the leader of a run says of it; none when nobody listens.
+async fn live_view(dir: &RunDir) -> Option<RunView> {
+    let view = |state, agents| {
+        Some(RunView {
+            conversation: dir.conversation.clone(),
+            state,
+            agents,
+        })
+    };
+    let mut client = Client::connect(&dir.path).ok()?;
+    let answer = match client.call(PS, json!({})).await {
+        Ok(answer) => answer,
+        // It ended between the two: its log tells the rest.
+        Err(
+            crate::faces::client::CallError::Ended | crate::faces::client::CallError::Broken(_),
+        ) => {
+            return None;
+        }
+        Err(error) => return view(RunState::Silent(error.to_string()), Vec::new()),
+    };
+    match serde_json::from_value(answer["agents"].clone()) {
+        Ok(agents) => view(RunState::Live, agents),
+        Err(error) => view(
+            RunState::Silent(format!("its leader is of another version: {error}")),
+            Vec::new(),
+        ),
+    }
+}

@@ -1,0 +1,87 @@
+//! From the arguments of `leader run` to its exit code.
+
+use std::io::Read;
+
+use protocol::error::ToolError;
+use protocol::status::StopReason;
+use protocol::tool::leader::CreateSubAgentParams;
+
+use crate::cli::RunArgs;
+use crate::driver::{CreateOrderRequest, Origin};
+use crate::exit;
+use crate::faces::console::Console;
+use crate::faces::interrupt::Interrupts;
+use crate::faces::run::drive::drive;
+use crate::faces::run::output::Output;
+use crate::faces::session::{Session, SessionOrder};
+use crate::faces::surroundings::{Surroundings, flags};
+use crate::faces::task::{read_task, summary_of};
+use crate::settings::choose_model;
+
+/// Runs one sub-agent and prints what it delivered.
+///
+/// # Errors
+/// When the input or the machine is not fit, or the create is refused; nothing runs then.
+pub async fn run(
+    args: &RunArgs,
+    surroundings: &Surroundings,
+    stdin: &mut dyn Read,
+    console: &mut Console<'_>,
+) -> Result<u8, ToolError> {
+    let task = read_task(args, stdin)?;
+    let flags = flags(args.model.as_ref(), args.lang.as_ref());
+    let settings = surroundings.settings(flags, console)?;
+    choose_model(&settings, &surroundings.variables)?;
+    let output = Output::of(args);
+    // From here on a signal ends the agents in order instead of this process at once.
+    let mut interrupts = Interrupts::listen().map_err(|error| {
+        ToolError::new(
+            protocol::error::ErrorCode::Io,
+            format!("signals can't be caught: {error}"),
+        )
+    })?;
+    let session = Session::open(SessionOrder {
+        surroundings,
+        settings,
+        worker_bin: args.worker_bin.clone(),
+    })
+    .await?;
+    if let Err(error) = session.socket() {
+        console.warn(&format!(
+            "no control socket, so that `leader ps` does not see this run: {error}"
+        ));
+    }
+    let order = CreateOrderRequest {
+        params: params(args, task),
+        origin: Origin::Person,
+    };
+    let driven = drive(session.handle(), order, output, &mut interrupts, console).await;
+    session
+        .close(StopReason::ConversationClosed, &mut interrupts)
+        .await;
+    let driven = driven?;
+    let result = driven.result?;
+    for event in driven.last_events.collect().await {
+        output.event(&event, console)?;
+    }
+    output.result(&result, console)?;
+    let ends = [(result.status, result.stop_reason)];
+    Ok(exit::of_run(&ends, driven.stopped_by))
+}
+
+fn params(args: &RunArgs, task: String) -> CreateSubAgentParams {
+    CreateSubAgentParams {
+        agent_id: args.agent_id.map(i64::from),
+        role_id: None,
+        summary: Some(args.summary.clone().unwrap_or_else(|| summary_of(&task))),
+        task,
+        deliverables_dir: args.deliverables_dir.clone(),
+        reuse_deliverables_dir: Some(args.reuse_deliverables_dir),
+        write_paths: (!args.write_paths.is_empty()).then(|| args.write_paths.clone()),
+        run_in_background: Some(false),
+        timeout_seconds: args.timeout_seconds.map(i64::from),
+        max_turns: args.max_turns.map(i64::from),
+        thinking_mode: None,
+        model_key: None,
+    }
+}

@@ -1,0 +1,7 @@
+//! `leader run`: one sub-agent, one task, one answer.
+
+pub mod command;
+pub mod drive;
+pub mod output;
+
+pub use command::run;
