@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::canary;
@@ -16,11 +17,12 @@ const HELP: &str = "\
 Start one program under OS limits, and end exactly as it ended.
 
 Usage: jail --policy JSON -- PROGRAM [ARGS…]
-       jail --probe
+       jail --probe [CGROUP]
 
 Options:
   --policy JSON  what to hold; every field has a default (`{}` is a policy)
-  --probe        build the tree that this machine can hold, kill it, print what stands (JSON)
+  --probe        build the tree that this machine can hold, kill it, print what stands (JSON);
+                 CGROUP is a delegated cgroup v2 directory to try
   --help         print this
   --version      print the version
 
@@ -36,7 +38,7 @@ Exit code: the program's own, or death by the signal it died of;
 #[derive(Debug)]
 enum Request {
     Jail(Box<JailPolicy>, ProgramCall),
-    Probe,
+    Probe(Option<PathBuf>),
     Canary(i32),
     Help,
     Version,
@@ -47,7 +49,7 @@ pub fn main(arguments: Vec<OsString>, out: &mut dyn Write, err: &mut dyn Write) 
     match read(arguments) {
         Ok(Request::Jail(policy, call)) => jail::run(*policy, call).enact(),
         Ok(Request::Canary(fd)) => canary::run(fd),
-        Ok(Request::Probe) => match probe::measure() {
+        Ok(Request::Probe(cgroup)) => match probe::measure(cgroup) {
             Ok(text) => print(out, &text),
             Err(error) => complain(err, &error.to_string()),
         },
@@ -79,7 +81,7 @@ fn read(arguments: Vec<OsString>) -> Result<Request, String> {
     match first.to_str() {
         Some("--help" | "-h") => Ok(Request::Help),
         Some("--version" | "-V") => Ok(Request::Version),
-        Some("--probe") => Ok(Request::Probe),
+        Some("--probe") => Ok(Request::Probe(words.next().map(PathBuf::from))),
         Some("--canary") => words
             .next()
             .and_then(|fd| fd.to_str()?.parse().ok())

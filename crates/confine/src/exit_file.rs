@@ -7,12 +7,30 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, renameat};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
 use nix::sys::stat::Mode;
 
 use crate::report::{ExitRecord, Outcome, Step, to_json};
 use crate::steps::StepError;
 use crate::sys::best_effort;
+
+/// How a directory is opened.
+const DIRECTORY: OFlag = OFlag::O_DIRECTORY
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC)
+    .union(OFlag::O_RDONLY);
+
+/// Opens a directory below another one, through no link and no `..` (openat2, Linux 5.6).
+fn open_below(root: &Path, rest: &Path) -> Result<OwnedFd, Errno> {
+    let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
+    let root = nix::fcntl::open(root, flags, Mode::empty())?;
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    openat2(
+        &root,
+        rest,
+        OpenHow::new().flags(DIRECTORY).resolve(resolve),
+    )
+}
 
 /// The version of the record.
 const EXIT_FORMAT: u32 = 1;
@@ -27,13 +45,18 @@ pub(crate) struct ExitFile {
 }
 
 impl ExitFile {
-    /// Opens the directory of `path`, which must exist and not be a link itself.
-    pub(crate) fn open(path: &Path) -> Result<ExitFile, StepError> {
+    /// Opens the directory of `path`, which must exist and not be a link itself; below the
+    /// workspace, where an earlier agent may have put links, nothing on the way may be one.
+    pub(crate) fn open(path: &Path, workspace: Option<&Path>) -> Result<ExitFile, StepError> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(StepError::new(Step::ExitFile, "use as the exit file").at(path));
         };
-        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
-        let directory = nix::fcntl::open(parent, flags, Mode::empty()).map_err(|errno| {
+        let below = workspace.and_then(|root| Some((root, parent.strip_prefix(root).ok()?)));
+        let opened = match below {
+            Some((root, rest)) if !rest.as_os_str().is_empty() => open_below(root, rest),
+            Some(_) | None => nix::fcntl::open(parent, DIRECTORY, Mode::empty()),
+        };
+        let directory = opened.map_err(|errno| {
             StepError::errno(Step::ExitFile, errno, "open the exit file's directory").at(parent)
         })?;
         Ok(ExitFile {

@@ -157,7 +157,7 @@ fn follow(parent: &PidFd) -> Result<(), StepError> {
 fn build(plan: &Plan, place: Place) -> Confinement {
     let policy = &plan.policy;
     let mut gaps = match place {
-        Place::Tree(..) => mounts::build(policy, &plan.call.file()),
+        Place::Tree(..) => mounts::build(policy, &plan.call),
         Place::Command => mounts::private_proc().into_iter().collect(),
     };
     let filesystem = if gaps.is_empty() {

@@ -98,7 +98,7 @@ fn boundaries(policy: &JailPolicy, in_cgroup: bool) -> Vec<Boundary> {
 }
 
 /// Starts `call` under `policy`, waits for the end of the tree, reports it and returns the verdict.
-pub(crate) fn run(policy: JailPolicy, call: ProgramCall) -> Verdict {
+pub(crate) fn run(mut policy: JailPolicy, call: ProgramCall) -> Verdict {
     let claimed = descriptors::close_strangers(policy.keep_fd)
         .and_then(|()| Placeholder::take())
         .and_then(|placeholder| Ok((placeholder, Channel::claim(policy.kind)?)));
@@ -107,7 +107,12 @@ pub(crate) fn run(policy: JailPolicy, call: ProgramCall) -> Verdict {
         // Without a channel there is nobody to tell but by the exit code.
         Err(error) => return Verdict::Exited(error.exit_code()),
     };
-    let exit_file = match policy.exit_file.as_deref().map(ExitFile::open).transpose() {
+    let workspace = policy.workspace.as_deref();
+    let exit_file = policy
+        .exit_file
+        .as_deref()
+        .map(|path| ExitFile::open(path, workspace));
+    let exit_file = match exit_file.transpose() {
         Ok(exit_file) => exit_file,
         Err(error) => return conclude(&channel, None, Conclusion::failed(error)),
     };
@@ -126,6 +131,10 @@ pub(crate) fn run(policy: JailPolicy, call: ProgramCall) -> Verdict {
         }
         Some(_) | None => (None, None),
     };
+    // A link on the way to it may be covered later, where the directory itself stays visible.
+    policy.cwd = policy
+        .directory()
+        .map(|path| path.canonicalize().unwrap_or(path.clone()));
     let boundaries = boundaries(&policy, cgroup.is_some());
     let obstacles = cgroup_lost.iter().cloned().collect();
     let plan = Plan {

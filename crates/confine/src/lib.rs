@@ -26,6 +26,7 @@ mod inside;
 mod jail;
 mod mounts;
 mod namespaces;
+mod obstacles;
 mod path_text;
 mod program;
 mod rlimits;

@@ -9,7 +9,8 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
 use crate::policy::JailPolicy;
-use crate::sys;
+use crate::program::ProgramCall;
+use crate::sys::{self, best_effort};
 
 /// Parts of `/proc` through which root, even without capabilities, changes the whole machine.
 const MACHINE_WIDE: [&str; 5] = [
@@ -25,14 +26,14 @@ const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
 /// Makes everything a tree has of its own, and lists what could not be made.
 ///
-/// `program` stays executable wherever it lies.
-pub(crate) fn build(policy: &JailPolicy, program: &Path) -> Vec<String> {
+/// What `call` names stays reachable wherever it lies.
+pub(crate) fn build(policy: &JailPolicy, call: &ProgramCall) -> Vec<String> {
     let mut gaps = Vec::new();
     if let Err(errno) = cut_propagation() {
         // A mount now would show on the machine, so none is made.
         return vec![format!("no mounts of its own: {}", errno.desc())];
     }
-    gaps.extend(private_tmp(policy, program));
+    gaps.extend(private_tmp(policy, call));
     gaps.extend(private_proc());
     gaps.extend(private_terminals());
     gaps.extend(private_memory(policy.tmp_bytes));
@@ -114,11 +115,11 @@ fn tmpfs(path: &Path, bytes: u64) -> Result<(), Errno> {
 }
 
 /// Mounts an empty `/tmp`, and puts back into it what the tree needs from the one it covers.
-fn private_tmp(policy: &JailPolicy, program: &Path) -> Vec<String> {
+fn private_tmp(policy: &JailPolicy, call: &ProgramCall) -> Vec<String> {
     let Ok(tmp) = Path::new("/tmp").canonicalize() else {
         return vec!["no private /tmp: there is no /tmp".to_owned()];
     };
-    let needed = needed_under(&tmp, policy, program);
+    let needed = needed_under(&tmp, policy, call);
     if needed.contains(&tmp) {
         return vec!["no private /tmp: the workspace is /tmp itself".to_owned()];
     }
@@ -140,6 +141,17 @@ fn private_tmp(policy: &JailPolicy, program: &Path) -> Vec<String> {
     if let Err(errno) = tmpfs(&tmp, policy.tmp_bytes) {
         return vec![format!("no private /tmp: {}", errno.desc())];
     }
+    if let Some(directory) = std::env::var_os("TMPDIR").map(PathBuf::from)
+        && directory.starts_with(&tmp)
+    {
+        // Where it can't be made, what wants it says so by its name.
+        best_effort(
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory),
+        );
+    }
     for (path, clone) in saved {
         if let Err(errno) = put_back(&path, &clone) {
             gaps.push(format!(
@@ -152,17 +164,29 @@ fn private_tmp(policy: &JailPolicy, program: &Path) -> Vec<String> {
     gaps
 }
 
-/// What of the policy lies under `tmp`, without what another of them holds already.
-fn needed_under(tmp: &Path, policy: &JailPolicy, program: &Path) -> Vec<PathBuf> {
+/// What lies under `tmp` of that which the policy and the call name, without what another of them
+/// holds already.
+///
+/// The arguments count too: a program that is a script stands there, after its interpreter.
+fn needed_under(tmp: &Path, policy: &JailPolicy, call: &ProgramCall) -> Vec<PathBuf> {
     let named = policy
         .workspace
         .iter()
         .chain(&policy.cwd)
         .chain(&policy.visible)
-        .map(PathBuf::as_path)
-        .chain([program]);
+        .cloned();
+    let arguments = call
+        .args
+        .iter()
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    let called = arguments
+        .chain([call.file()])
+        .filter(|path| path.as_path() != tmp);
     // A path that does not exist fails later under its own name.
-    let real = named.filter_map(|path| path.canonicalize().ok());
+    let real = named
+        .chain(called)
+        .filter_map(|path| path.canonicalize().ok());
     outermost(real.filter(|path| path.starts_with(tmp)).collect())
 }
 

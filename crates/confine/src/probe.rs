@@ -12,6 +12,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+pub use crate::obstacles::Obstacle;
+use crate::obstacles::{self, Machine};
 use crate::policy::JailPolicy;
 use crate::report::{Confinement, JailLine, KillReach, to_json};
 use crate::signal::{PidFd, Signal};
@@ -22,6 +24,9 @@ use crate::sys::best_effort;
 pub struct Probe {
     /// What was enforced on the probe's tree; `kill` is what its kill was seen to reach.
     pub confinement: Confinement,
+    /// What stands in the way of more, nearest first, with the way to change it.
+    #[serde(default)]
+    pub obstacles: Vec<Obstacle>,
 }
 
 /// Why nothing could be found out.
@@ -57,12 +62,21 @@ pub enum ProbeError {
 /// # Errors
 /// When `jail` can't be run, hangs, or has no answer.
 pub fn probe(jail: &Path) -> Result<Probe, ProbeError> {
+    probe_in(jail, None)
+}
+
+/// As [`probe`], with a delegated cgroup v2 directory to try.
+///
+/// # Errors
+/// As [`probe`].
+pub fn probe_in(jail: &Path, cgroup: Option<&Path>) -> Result<Probe, ProbeError> {
     let failed = |source| ProbeError::Run {
         path: jail.to_owned(),
         source,
     };
     let mut child = Command::new(jail)
         .arg("--probe")
+        .args(cgroup)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -83,12 +97,13 @@ pub fn probe(jail: &Path) -> Result<Probe, ProbeError> {
 }
 
 /// The work of `jail --probe`: starts itself as a jail around a canary and looks what is left.
-pub(crate) fn measure() -> Result<String, ProbeError> {
+pub(crate) fn measure(cgroup: Option<PathBuf>) -> Result<String, ProbeError> {
     let (mine, theirs) = liveness().map_err(ProbeError::SetUp)?;
     let keep = theirs.as_raw_fd();
     let policy = JailPolicy {
         leader_pid: Some(std::process::id()),
         keep_fd: Some(keep),
+        cgroup,
         ..JailPolicy::default()
     };
     let canary = [
@@ -129,7 +144,13 @@ pub(crate) fn measure() -> Result<String, ProbeError> {
         Some(_) | None => {}
     }
     match started {
-        Some(confinement) => Ok(to_json(&Probe { confinement }) + "\n"),
+        Some(confinement) => {
+            let obstacles = obstacles::explain(&confinement, &Machine::look());
+            Ok(to_json(&Probe {
+                confinement,
+                obstacles,
+            }) + "\n")
+        }
         None => Err(ProbeError::NoAnswer { said }),
     }
 }

@@ -132,6 +132,25 @@ fn a_missing_directory_of_the_exit_file_or_a_link_in_its_place_is_refused() {
 }
 
 #[test]
+fn below_the_workspace_no_link_leads_to_the_exit_file() {
+    for how in everywhere() {
+        let workspace = public_dir();
+        let elsewhere = public_dir();
+        std::fs::create_dir(elsewhere.path().join("run")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("agent")).unwrap();
+        let parent = workspace.path().join("agent/run");
+        let policy = JailPolicy {
+            workspace: Some(workspace.path().to_owned()),
+            exit_file: Some(parent.join("exit.json")),
+            ..exactly(how.1)
+        };
+        let expected = (125, Step::ExitFile, "ELOOP", parent.as_path());
+        fails(how, &policy, Path::new("/bin/true"), expected);
+        assert_eq!(elsewhere.path().join("run").read_dir().unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_leader_that_is_gone_already_starts_nothing() {
     for (user, rung) in everywhere() {
         // A number above the kernel's limit names no process, now or later.

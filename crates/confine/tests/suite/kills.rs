@@ -12,35 +12,95 @@ use crate::support::{
     wait_until,
 };
 
-/// Each marks the liveness socket once it is up, and holds it for ever.
+/// A chain of processes, each of which forks the next one and ends, for at most 30 s.
+const HOPPER: &str = "
+import os, sys, time
+if len(sys.argv) > 2: os.setsid()
+os.write(int(sys.argv[1]), b'x')
+end = time.monotonic() + 30
+while time.monotonic() < end:
+    if os.fork(): os._exit(0)
+    time.sleep(0.0002)
+";
+
+/// The parent of a vfork whose child never executes anything, and that child.
+const VFORK: &str = "
+import ctypes, os, sys, time
+call = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+keep = int(sys.argv[1])
+if ctypes.CDLL(None).syscall(call, 0x4000 | 17, 0, 0, 0, 0) == 0:
+    os.write(keep, b'x')
+    time.sleep(1000)
+";
+
+/// A child that its parent traces and never lets go on.
+const TRACED: &str = "
+import ctypes, os, signal, sys, time
+if os.fork() == 0:
+    ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+os.wait3(os.WUNTRACED)
+os.write(int(sys.argv[1]), b'x')
+time.sleep(1000)
+";
+
+/// Every way to escape that is known; each marks the liveness socket once it is up, and holds it.
 fn escapees() -> (usize, String) {
     let hold = format!("printf x >&{KEEP}; exec sleep 1000");
     let deaf = format!("trap \"\" TERM HUP INT; printf x >&{KEEP}; while :; do sleep 1; done");
-    let script = format!(
-        "bash -c '{hold}' & \
-         setsid bash -c '{hold}' & \
-         (cd /; setsid env -i /bin/bash -c '{hold}' </dev/null >/dev/null 2>&1 &) & \
-         setsid bash -c '{deaf}' & \
-         setsid bash -c 'printf x >&{KEEP}; kill -STOP $$' & "
-    );
-    (5, script)
+    let python = |code: &str, more: &str| format!("python3 -c \"{code}\" {KEEP} {more} &");
+    let script = [
+        format!("bash -c '{hold}' &"),
+        format!("setsid bash -c '{hold}' &"),
+        // A daemon without its environment, its name and its standard descriptors.
+        format!(
+            "(cd /; setsid env -i bash -c 'exec -a {{}} bash -c \"{hold}\"' </dev/null >/dev/null 2>&1 &) &"
+        ),
+        format!("setsid bash -c '{deaf}' &"),
+        format!("setsid bash -c 'printf x >&{KEEP}; kill -STOP $$' &"),
+        // In namespaces of its own, where it may have them.
+        format!("unshare -U -p -f bash -c '{hold}' || bash -c '{hold}' &"),
+        python(HOPPER, ""),
+        python(HOPPER, "session"),
+        python(VFORK, ""),
+        python(TRACED, ""),
+    ];
+    (script.len(), script.join("\n"))
 }
 
 /// Starts escapees under a jail and waits until all are up.
 fn start_escapees(user: User, policy: &JailPolicy, then: &str) -> Running {
     let (count, script) = escapees();
-    let jail = start_script(user, policy, &format!("{script}{then}"));
+    let jail = start_script(user, policy, &format!("{script}\n{then}"));
     jail.live.wait_for_marks(count);
     jail
 }
 
+/// The rungs that promise to reach what escaped, as long as their jail lives.
+fn reaching() -> Vec<(User, Rung)> {
+    everywhere()
+        .into_iter()
+        .filter(|(_, rung)| *rung > Rung::Group)
+        .collect()
+}
+
 #[test]
 fn what_escaped_ends_with_the_program() {
-    for user in users() {
-        let mut jail = start_escapees(user, &exactly(Rung::Pidns), "read go; exit 3");
+    for (user, rung) in reaching() {
+        let mut jail = start_escapees(user, &exactly(rung), "read go; exit 3");
         std::io::Write::write_all(jail.stdin.as_mut().unwrap(), b"go\n").unwrap();
-        assert!(jail.live.is_empty_within(BUDGET));
+        assert!(jail.live.is_empty_within(BUDGET), "{user:?} {rung}");
         assert_eq!(jail.finish().status.code(), Some(3));
+    }
+}
+
+#[test]
+fn what_escaped_ends_with_the_channel() {
+    for (user, rung) in reaching() {
+        let mut jail = start_escapees(user, &exactly(rung), "exec 0</dev/null; sleep 1000");
+        drop(jail.stdin.take());
+        assert!(jail.live.is_empty_within(BUDGET), "{user:?} {rung}");
+        assert_eq!(jail.finish().status.signal(), Some(9));
     }
 }
 
@@ -112,13 +172,12 @@ fn start_under_leader(user: User, rung: Rung, script: &str) -> (Running, i32) {
 
 #[test]
 fn what_escaped_ends_with_the_leader() {
-    for user in users() {
+    for (user, rung) in reaching() {
         let (count, script) = escapees();
-        let (mut leader, _) =
-            start_under_leader(user, Rung::Pidns, &format!("{script} sleep 1000"));
+        let (mut leader, _) = start_under_leader(user, rung, &format!("{script}\nsleep 1000"));
         leader.live.wait_for_marks(count);
         leader.child.kill().unwrap();
-        assert!(leader.live.is_empty_within(BUDGET), "{user:?}");
+        assert!(leader.live.is_empty_within(BUDGET), "{user:?} {rung}");
     }
 }
 
@@ -127,7 +186,7 @@ fn a_stopped_jail_does_not_save_the_tree_of_a_killed_leader() {
     for user in users() {
         let (count, script) = escapees();
         let (mut leader, jail) =
-            start_under_leader(user, Rung::Pidns, &format!("{script} sleep 1000"));
+            start_under_leader(user, Rung::Pidns, &format!("{script}\nsleep 1000"));
         leader.live.wait_for_marks(count);
         let jail = nix::unistd::Pid::from_raw(jail);
         nix::sys::signal::kill(jail, Signal::SIGSTOP).unwrap();

@@ -9,6 +9,7 @@
 mod failures;
 mod keeping;
 mod kills;
+mod lower;
 mod mounting;
 mod probing;
 mod state;

@@ -60,6 +60,32 @@ fn further_paths_under_tmp_stay_visible_when_named() {
 }
 
 #[test]
+fn a_script_named_by_an_argument_and_a_linked_working_directory_keep_working() {
+    for user in users() {
+        let directory = public_dir();
+        let script = directory.path().join("script");
+        std::fs::write(&script, "pwd; mktemp -u; touch $TMPDIR/x && echo made").unwrap();
+        std::fs::create_dir(directory.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", directory.path().join("link")).unwrap();
+        let policy = JailPolicy {
+            cwd: Some(directory.path().join("link")),
+            ..exactly(Rung::Pidns)
+        };
+        let arguments = policy.to_args("/bin/sh".as_ref(), &[script.clone().into()]);
+        let mut command = crate::support::command(user, crate::support::jail());
+        let private = directory.path().join("gone/deep");
+        command.args(arguments).env("TMPDIR", &private);
+        let end = crate::support::Running::spawn(command).finish();
+        let real = directory.path().join("real").canonicalize().unwrap();
+        let lines: Vec<&str> = end.output.lines().collect();
+        assert_eq!(lines[0], real.to_str().unwrap(), "{user:?}");
+        assert!(lines[1].starts_with(private.to_str().unwrap()), "{lines:?}");
+        assert_eq!(lines[2], "made");
+        assert!(!private.exists());
+    }
+}
+
+#[test]
 fn a_workspace_that_is_tmp_itself_keeps_tmp_shared_and_says_so() {
     for user in users() {
         let policy = JailPolicy {

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use confine::probe::{Probe, ProbeError, probe};
-use confine::report::KillReach;
+use confine::report::{KillReach, Rung};
 
 use crate::support::{BUDGET, command, jail, spawn_alive, start, users};
 
@@ -27,6 +27,12 @@ fn the_probe_tells_what_a_jail_then_reports() {
             "{user:?}"
         );
         assert_eq!(probed.confinement.kill, KillReach::Complete);
+        let above: Vec<Rung> = probed
+            .obstacles
+            .iter()
+            .map(|obstacle| obstacle.rung)
+            .collect();
+        assert_eq!(above, [Rung::Cgroup2]);
     }
 }
 
