@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::error::ToolError;
+use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::{AgentId, ConversationId, TaskId};
 use protocol::job::{AGENT_DIR, JobSpec};
 use uuid::Uuid;
@@ -16,6 +16,7 @@ use crate::driver::plan::{Ground, Identity, default_deliverables_dir, plan};
 use crate::driver::request::CreateOrderRequest;
 use crate::driver::work::Planned;
 use crate::os::clock;
+use crate::os::programs::SpawnProblem;
 use crate::store::claims::{CLAIM_FORMAT, Claim, ClaimText};
 use crate::store::place::{Content, PathUse, Place, look_up};
 
@@ -88,6 +89,14 @@ pub(super) fn look_into(
     agent_id: AgentId,
 ) -> Result<Planned, ToolError> {
     let workspace = &ground.workspace;
+    if !workspace.is_dir() {
+        let problem = SpawnProblem::WorkspaceGone {
+            path: workspace.clone(),
+        };
+        return Err(
+            ToolError::new(ErrorCode::SpawnFailed, problem.to_string()).hint(problem.hint())
+        );
+    }
     let params = &order.params;
     let wanted = match &params.deliverables_dir {
         Some(text) => relative_path("deliverables_dir", text)?,

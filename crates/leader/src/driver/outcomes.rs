@@ -1,5 +1,7 @@
 //! What the outcome of a piece of work becomes: from a create's plan to the end of an agent.
 
+use std::path::PathBuf;
+
 use confine::policy::JailPolicy;
 use confine::report::{Rung, Step};
 use confine::signal::Signal;
@@ -8,7 +10,7 @@ use protocol::config::RequiredRung;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit;
 use protocol::ids::TaskId;
-use protocol::job::{EXIT_FILE, JOB_FILE};
+use protocol::job::{EXIT_FILE, JOB_FILE, JobSpec, Provider};
 use protocol::status::{Status, StopReason};
 use protocol::wire::Frame;
 use serde_json::json;
@@ -182,22 +184,24 @@ impl State {
         }
     }
 
-    pub(super) fn term(&mut self, agent: &TaskId) {
-        self.signal(agent, &[Signal::SIGTERM, Signal::SIGCONT]);
-    }
-
-    pub(super) fn kill(&mut self, agent: &TaskId) {
-        self.signal(agent, &[Signal::SIGKILL]);
-    }
-
-    fn signal(&mut self, agent: &TaskId, signals: &[Signal]) {
+    pub(super) fn term(&self, agent: &TaskId) {
         let Some(child) = self.agents.child(agent) else {
             return;
         };
-        for signal in signals {
-            if let Err(error) = child.signal(*signal) {
-                tracing::warn!(%agent, %signal, %error, "a signal could not be sent");
-            }
+        // A stopped worker takes its SIGTERM only when it goes on.
+        let sent = child
+            .signal(Signal::SIGTERM)
+            .and_then(|()| child.signal(Signal::SIGCONT));
+        if let Err(error) = sent {
+            tracing::warn!(%agent, %error, "a worker could not be asked to end");
+        }
+    }
+
+    pub(super) fn kill(&self, agent: &TaskId) {
+        if let Some(child) = self.agents.child(agent)
+            && let Err(error) = child.kill()
+        {
+            tracing::warn!(%agent, %error, "a tree could not be killed");
         }
     }
 
@@ -228,6 +232,7 @@ fn spawn_order(plan: &Plan, state: &State) -> SpawnOrder {
             workspace: Some(workspace.clone()),
             cwd: Some(workspace.clone()),
             exit_file: Some(own.join(EXIT_FILE)),
+            visible: visible(&plan.job),
             keep_fd: state.keep_fd,
             ..JailPolicy::default()
         },
@@ -235,6 +240,20 @@ fn spawn_order(plan: &Plan, state: &State) -> SpawnOrder {
         workspace,
         hidden_variables: state.hidden_variables.clone(),
     }
+}
+
+/// What the worker reads outside the workspace: it must stay in sight behind private mounts.
+fn visible(job: &JobSpec) -> Vec<PathBuf> {
+    let replies = match job.model.provider {
+        Provider::Script => Some(job.workspace.join(&job.model.model)),
+        Provider::Openai | Provider::Anthropic => None,
+    };
+    job.prompts_dir
+        .iter()
+        .cloned()
+        .chain(replies)
+        .filter(|path| !path.starts_with(&job.workspace) && path.exists())
+        .collect()
 }
 
 /// The rung that the configuration requires, as the jail knows it.

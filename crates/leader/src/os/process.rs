@@ -5,8 +5,8 @@
 //! was left behind holding a pipe never delays the end: after the exit only what lies in the pipes
 //! already is read.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use confine::report::{Ended, Failed, JailLine, Started};
@@ -15,11 +15,13 @@ use protocol::channel::INITIALIZE;
 use protocol::ids::TaskId;
 use protocol::limits;
 use protocol::wire::{Frame, Line, LineSplitter};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::os::identity;
 use crate::store::worker_log::WorkerLog;
 
 /// Lines that wait for a worker to read them.
@@ -87,9 +89,14 @@ pub struct ChildEnd {
 #[derive(Debug)]
 pub struct ChildHandle {
     pidfd: PidFd,
+    below: Below,
     lines: mpsc::Sender<Vec<u8>>,
     queued_bytes: Arc<AtomicUsize>,
 }
+
+/// A hold on the process below the jail, once the jail has named it: init, whose end proves that
+/// its namespace is empty, or the worker itself where there is no namespace.
+type Below = Arc<OnceLock<Arc<PidFd>>>;
 
 /// The worker does not read, and what waits for it has come to its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -119,12 +126,26 @@ impl ChildHandle {
         }
     }
 
-    /// Signals the jail, which hands it on to the tree; a kill of the jail kills the tree.
+    /// Signals the jail, which hands it on to the worker.
     ///
     /// # Errors
     /// When the kernel refuses. That the process has ended is no error.
     pub fn signal(&self, signal: Signal) -> Result<(), SignalError> {
         self.pidfd.send(signal).map(drop)
+    }
+
+    /// Kills the tree: the jail, whose death the kernel passes on, and what stands below it, for
+    /// the case that the jail is gone and the kernel did not.
+    ///
+    /// # Errors
+    /// When the kernel refuses. That a process has ended is no error.
+    pub fn kill(&self) -> Result<(), SignalError> {
+        let jail = self.pidfd.send(Signal::SIGKILL);
+        let below = match self.below.get() {
+            Some(below) => below.send(Signal::SIGKILL).map(drop),
+            None => Ok(()),
+        };
+        jail.map(drop).and(below)
     }
 }
 
@@ -151,7 +172,8 @@ pub fn adopt(
             teller.clone(),
         ))
     });
-    let output = Output::new(log);
+    let below = Below::default();
+    let output = Output::new(log, pidfd.pid(), Arc::clone(&below));
     tokio::spawn(async move {
         let end = follow(child, output, &teller).await;
         if let Some(writer) = writer {
@@ -161,6 +183,7 @@ pub fn adopt(
     });
     Ok(ChildHandle {
         pidfd,
+        below,
         lines,
         queued_bytes,
     })
@@ -240,7 +263,39 @@ async fn follow(mut child: Child, mut output: Output, teller: &Teller) -> ChildE
     };
     // What is still being written comes from a process that has no business any more.
     drop(timeout(Duration::from_millis(DRAIN_MS_MAX), drain).await);
+    below_has_ended(&output.below).await;
     output.end(status)
+}
+
+/// Waits until the process below the jail has ended, which the kernel may bring about a moment
+/// after the jail's own end. How long that may take is the supervisor's business.
+async fn below_has_ended(below: &Below) {
+    let Some(below) = below.get() else { return };
+    // A pidfd becomes readable at the end of its process (pidfd_open(2)).
+    // SAFETY: the `Arc` keeps the hold, and the hold its one descriptor, open and the same for as
+    // long as the registration lives.
+    let watched =
+        unsafe { AsyncFd::register_with_interest(Arc::clone(below), Interest::READABLE) };
+    match watched {
+        Ok(watched) => drop(watched.readable().await),
+        Err(_) => {
+            // Without room for one more descriptor in the poll set the end is looked for.
+            while !below.has_ended().unwrap_or(true) {
+                tokio::time::sleep(Duration::from_millis(DRAIN_IDLE_MS)).await;
+            }
+        }
+    }
+}
+
+/// Takes hold of the process that the jail named. Its number could be another's by now only if it
+/// had ended, and then its parent would not be the jail.
+fn hold_below(below: &Below, pid: u32, jail_pid: u32) {
+    if let Ok(hold) = PidFd::open(pid)
+        && identity::parent_of(pid).is_ok_and(|parent| parent == jail_pid)
+    {
+        // The jail names it once.
+        below.set(Arc::new(hold)).ok();
+    }
 }
 
 fn wait_status(status: std::io::Result<std::process::ExitStatus>) -> WaitStatus {
@@ -273,6 +328,8 @@ async fn read_or_end<R: AsyncRead + Unpin>(pipe: &mut Option<R>, buffer: &mut [u
 /// What the child printed, sorted out.
 #[derive(Debug)]
 struct Output {
+    jail_pid: u32,
+    below: Below,
     splitter: LineSplitter,
     log: WorkerLog,
     phase: Phase,
@@ -294,8 +351,10 @@ enum Phase {
 }
 
 impl Output {
-    fn new(log: WorkerLog) -> Self {
+    fn new(log: WorkerLog, jail_pid: u32, below: Below) -> Self {
         Output {
+            jail_pid,
+            below,
             splitter: LineSplitter::default(),
             log,
             phase: Phase::Silent,
@@ -361,6 +420,7 @@ impl Output {
         match (line, self.phase) {
             (JailLine::Started(started), Phase::Silent) => {
                 self.phase = Phase::Started;
+                hold_below(&self.below, started.init_pid, self.jail_pid);
                 Some(ChildEvent::Started(Box::new(started)))
             }
             (JailLine::Failed(failed), Phase::Silent | Phase::Started) => {

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 /// What every script can use: where its files are, which run it is, and how to speak.
-const PRELUDE: &str = r#"#!/bin/sh
+pub(crate) const PRELUDE: &str = r#"#!/bin/sh
 job=$2
 own=${job%/*}
 out=${own%/*}
@@ -223,6 +223,20 @@ impl Bench {
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .map(|line| line["event"].as_str().unwrap().to_owned())
             .collect()
+    }
+
+    /// Drops the last handle and sees that the conversation ends by itself.
+    pub(crate) async fn drop_handle_and_wait(self) {
+        let Bench {
+            place,
+            handle,
+            mut alive,
+            task,
+        } = self;
+        drop(handle);
+        within(task.unwrap()).await.unwrap();
+        until(|| matches!(alive.read(&mut [0; 64]), Ok(0))).await;
+        drop(place);
     }
 
     /// Ends the conversation and sees that nothing of it is left.
