@@ -274,8 +274,7 @@ async fn below_has_ended(below: &Below) {
     // A pidfd becomes readable at the end of its process (pidfd_open(2)).
     // SAFETY: the `Arc` keeps the hold, and the hold its one descriptor, open and the same for as
     // long as the registration lives.
-    let watched =
-        unsafe { AsyncFd::register_with_interest(Arc::clone(below), Interest::READABLE) };
+    let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(below), Interest::READABLE) };
     match watched {
         Ok(watched) => drop(watched.readable().await),
         Err(_) => {
