@@ -169,6 +169,8 @@ fn build(plan: &Plan, place: Place) -> Confinement {
     let uncapped = namespaces::cap_processes(policy.process_cap);
     let procs = match &uncapped {
         None => ProcessCap::Tree,
+        // In a user namespace the kernel counts the user's tasks in there alone.
+        Some(_) if !nix::unistd::geteuid().is_root() => ProcessCap::Uid,
         Some(_) => ProcessCap::None,
     };
     gaps.extend(uncapped);

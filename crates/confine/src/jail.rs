@@ -339,11 +339,19 @@ fn confinement_without_namespaces(plan: &Plan, hold: Hold) -> Confinement {
     confinement::report(Facts {
         hold,
         cgroup: plan.cgroup.as_ref().map(|group| group.bounds),
-        procs: ProcessCap::None,
+        procs: user_cap(hold),
         network: NetworkReach::Full,
         filesystem: FilesystemGuard::None,
         gaps,
     })
+}
+
+/// Root has no such limit, whatever is set (setrlimit(2)); a group promises none.
+fn user_cap(hold: Hold) -> ProcessCap {
+    match hold {
+        Hold::Subreaper if !nix::unistd::geteuid().is_root() => ProcessCap::Uid,
+        Hold::Namespace | Hold::Subreaper | Hold::Group => ProcessCap::None,
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::inside::{InnerEnd, Message};
 use crate::jail::Plan;
 use crate::keeper::{ENV_KEEPER, KEEPER_FD};
 use crate::limits;
-use crate::report::{Confinement, Step};
+use crate::report::{Confinement, ProcessCap, Step};
 use crate::rlimits;
 use crate::scope;
 use crate::signals_in;
@@ -105,6 +105,12 @@ impl Becoming<'_> {
             .map_err(|errno| StepError::errno(Step::Session, errno, "make a session"))?;
         self.ends.install()?;
         rlimits::apply(policy)?;
+        if confinement.procs == ProcessCap::Uid
+            && let Some(gap) = rlimits::cap_tasks_of_user(policy.process_cap)
+        {
+            confinement.procs = ProcessCap::None;
+            confinement.gaps.push(gap);
+        }
         // Init made itself undumpable, which hides even one's own files in /proc.
         best_effort(nix::sys::prctl::set_dumpable(true));
         confinement.gaps.extend(rlimits::offer_to_oom_killer());

@@ -3,6 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -44,6 +45,33 @@ fn lower(resource: Resource, soft: u64, hard: u64, what: &str) -> Result<(), Ste
     setrlimit(resource, soft, hard.min(hard_now)).map_err(failed)
 }
 
+/// Bounds the tasks of this user, where nothing bounds those of the tree; gives the gap when it
+/// can't.
+///
+/// The kernel counts all tasks of the user together, so the cap is added to what runs already:
+/// otherwise a busy desktop would leave the tree no process at all.
+pub(crate) fn cap_tasks_of_user(cap: u32) -> Option<String> {
+    let limit = tasks_of(nix::unistd::geteuid().as_raw()).saturating_add(u64::from(cap));
+    lower(Resource::RLIMIT_NPROC, limit, limit, "limit processes")
+        .err()
+        .map(|error| format!("no cap on the number of processes: {error}"))
+}
+
+/// How many tasks a user has, as far as /proc shows them.
+fn tasks_of(uid: u32) -> u64 {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return 0;
+    };
+    let tasks = processes.flatten().filter_map(|process| {
+        let name = process.file_name();
+        let is_process = name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let is_ours = is_process && process.metadata().ok()?.uid() == uid;
+        let tasks = is_ours.then(|| std::fs::read_dir(process.path().join("task")).ok())??;
+        u64::try_from(tasks.count()).ok()
+    });
+    tasks.sum()
+}
+
 /// Makes the program the first to go when memory runs out; gives the gap when it can't.
 pub(crate) fn offer_to_oom_killer() -> Option<String> {
     const PATH: &str = "/proc/self/oom_score_adj";
@@ -59,5 +87,18 @@ pub(crate) fn offer_to_oom_killer() -> Option<String> {
                 .err()
                 .map(|error| format!("the tree is not first to go when memory runs out: {error}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tasks_of_this_user_are_at_least_the_threads_of_this_process() {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+        assert!(tasks_of(nix::unistd::geteuid().as_raw()) >= threads as u64);
+        // No user has the number that means "none".
+        assert_eq!(tasks_of(u32::MAX), 0);
     }
 }

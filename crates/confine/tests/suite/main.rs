@@ -13,5 +13,6 @@ mod lower;
 mod mounting;
 mod probing;
 mod state;
+mod storms;
 mod support;
 mod verdicts;
