@@ -258,3 +258,7 @@ fn take_end(agent: &mut FoldedAgent, result: Box<AgentResult>) -> bool {
     agent.result = Some(result);
     true
 }
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod tests;

@@ -291,3 +291,7 @@ fn cut_side_texts(result: &mut AgentResult, bytes: usize) {
 fn json_bytes<T: serde::Serialize>(value: &T) -> usize {
     serde_json::to_string(value).map_or(0, |text| text.len())
 }
+
+#[cfg(test)]
+#[path = "result_tests.rs"]
+mod tests;

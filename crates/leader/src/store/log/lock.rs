@@ -9,6 +9,8 @@ use crate::store::log::error::LogError;
 
 /// The lock's name in a run's folder.
 pub const LOCK_FILE: &str = "lock";
+/// Times that somebody who only looks may be in the way of the lock.
+const LOOKERS_WAITED_FOR_MAX: u32 = 100_000;
 
 /// The leader's hold on a run's folder, for as long as it lives; the kernel lets go of it at the
 /// holder's death, however it dies.
@@ -16,7 +18,7 @@ pub const LOCK_FILE: &str = "lock";
 pub struct RunLock {
     dir: PathBuf,
     // Opened close-on-exec, as all files of the standard library are: no child keeps the lock.
-    _file: File,
+    file: File,
 }
 
 impl RunLock {
@@ -36,15 +38,11 @@ impl RunLock {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .map_err(|error| LogError::io("open", &path, error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(LogError::Held {
-                    dir: dir.to_owned(),
-                    holder: who_holds(&mut file),
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(LogError::io("lock", &path, error)),
+        if !lock_exclusively(&file).map_err(|error| LogError::io("lock", &path, error))? {
+            return Err(LogError::Held {
+                dir: dir.to_owned(),
+                holder: who_holds(&mut file),
+            });
         }
         file.set_len(0)
             .and_then(|()| file.seek(SeekFrom::Start(0)))
@@ -52,7 +50,7 @@ impl RunLock {
             .map_err(|error| LogError::io("write", &path, error))?;
         Ok(RunLock {
             dir: dir.to_owned(),
-            _file: file,
+            file,
         })
     }
 
@@ -70,7 +68,11 @@ impl RunLock {
         };
         // A shared lock, so that two who look do not take each other for the leader.
         match file.try_lock_shared() {
-            Ok(()) => Ok(false),
+            Ok(()) => {
+                let freed = file.unlock();
+                freed.map_err(|error| LogError::io("unlock", &path, error))?;
+                Ok(false)
+            }
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(LogError::io("lock", &path, error)),
         }
@@ -80,6 +82,36 @@ impl RunLock {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // Closing would not do: a child that is between its fork and its exec has a copy of the
+        // descriptor, and the lock lives as long as the last copy (flock(2)).
+        if let Err(error) = self.file.unlock() {
+            let dir = self.dir.display();
+            tracing::warn!(%error, %dir, "the lock of a run is let go of late");
+        }
+    }
+}
+
+/// Takes the exclusive lock; false when a live leader has it. Who only looks holds a shared lock
+/// for a moment, and is not taken for a leader.
+fn lock_exclusively(file: &File) -> io::Result<bool> {
+    for _ in 0..LOOKERS_WAITED_FOR_MAX {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        match file.try_lock_shared() {
+            Ok(()) => file.unlock()?,
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        std::thread::yield_now();
+    }
+    Ok(false)
 }
 
 fn who_holds(file: &mut File) -> String {

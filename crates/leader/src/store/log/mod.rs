@@ -5,6 +5,8 @@ mod lock;
 mod mend;
 mod open;
 mod read;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use error::LogError;

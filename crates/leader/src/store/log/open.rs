@@ -151,7 +151,7 @@ impl EventLog {
         self.stop();
     }
 
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         // The writer ends when nobody can send any more and the line is empty.
         let (nobody, _) = mpsc::channel(1);
         self.appends = nobody;

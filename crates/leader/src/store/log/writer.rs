@@ -107,7 +107,7 @@ impl Writer {
     }
 
     /// Writes the lines of a group at once, syncs them at once, and tells who waits.
-    fn write_group(&mut self, group: impl Iterator<Item = Append>) {
+    pub(super) fn write_group(&mut self, group: impl Iterator<Item = Append>) {
         let mut bytes = Vec::new();
         let mut written = Vec::new();
         for Append { record, ts, done } in group {
