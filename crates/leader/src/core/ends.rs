@@ -194,15 +194,15 @@ pub fn error_of(agent: &Agent, end: End, facts: &EndFacts) -> Option<ToolError> 
     };
     let mut message = format!("{name} {}", what_happened(agent, reason, facts));
     let last_lines = facts.last_lines.trim();
-    let quotes_stderr = match reason {
+    let quotes_stderr = matches!(
+        reason,
         StopReason::WorkerCrashed
-        | StopReason::BadResultFile
-        | StopReason::SpawnFailed
-        | StopReason::ConfinementRefused
-        | StopReason::StartTimeout
-        | StopReason::ProtocolError => true,
-        _ => false,
-    };
+            | StopReason::BadResultFile
+            | StopReason::SpawnFailed
+            | StopReason::ConfinementRefused
+            | StopReason::StartTimeout
+            | StopReason::ProtocolError
+    );
     if quotes_stderr && !last_lines.is_empty() {
         message.push_str("; its last lines: ");
         message.push_str(tail(last_lines, LAST_LINES_BYTES_MAX));

@@ -4,9 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use protocol::ids::ConversationId;
 use protocol::status::{Status, StopReason};
 
 use super::*;
+use crate::core::agent::Agent;
+use crate::core::input::{Caller, Mode, Survivors};
+use crate::core::record::{AgentTag, Durability, LadderSignal, Record};
+use crate::core::result;
+use crate::core::test_kit::{PlainTexts, job, order, process, report};
 
 /// Set to write docs/lifecycle.md anew instead of comparing it.
 const UPDATE: &str = "UPDATE_LIFECYCLE_DOC";
@@ -449,6 +455,21 @@ fn document() -> String {
             text.push_str("No event fits.\n");
         }
     }
+    text.push_str(EVENTS);
+    for (record, words) in samples() {
+        let line = record.to_line(1, String::new());
+        let fields: Vec<String> = line.fields.keys().map(|key| format!("`{key}`")).collect();
+        let synced = match record.durability() {
+            Durability::Synced => "yes",
+            Durability::Lazy => "no",
+        };
+        let _ = writeln!(
+            text,
+            "| `{}` | {words} | {} | {synced} |",
+            line.event,
+            fields.join(", ")
+        );
+    }
     text.push_str(REASONS);
     for (status, reasons) in reasons_by_end() {
         let reasons: Vec<String> = reasons.iter().map(|reason| format!("`{reason}`")).collect();
@@ -505,6 +526,125 @@ or conversation does not change the end. A report counts although the agent ling
 not say `initialize`, or breaks a rule of the channel. `completed` needs a success report and the
 end of the process tree. Where an example is needed, a stop is a terminate, and an exit is one of a
 worker that crashed.
+";
+
+/// One record of each event, with what it tells.
+fn samples() -> Vec<(Record, &'static str)> {
+    let agent = || AgentTag::of(&job(1));
+    let standing = || {
+        let agent = Agent::new(order(1, Mode::Background), Caller(0), 0);
+        Box::new(result::standing(&agent, Status::Completed, 0, &PlainTexts))
+    };
+    let conversation = ConversationId::new("conv_00000001").unwrap();
+    let survivors = Some(Survivors {
+        pids: vec![2],
+        why: String::new(),
+    });
+    vec![
+        (
+            Record::run_started(conversation, "0.1.0", "/w".into()),
+            "whose log it is",
+        ),
+        (
+            Record::Created {
+                agent: agent(),
+                job: Box::new(job(1)),
+                deliverables: "/w/out/1".into(),
+                write_paths: Vec::new(),
+            },
+            "an agent was accepted",
+        ),
+        (
+            Record::Queued {
+                agent: agent(),
+                position: 1,
+            },
+            "it waits for a slot",
+        ),
+        (
+            Record::Starting { agent: agent() },
+            "its process is about to be started",
+        ),
+        (
+            Record::Running {
+                agent: agent(),
+                process: process(),
+            },
+            "its process runs",
+        ),
+        (
+            Record::Confined {
+                agent: agent(),
+                confinement: serde_json::Value::Null,
+            },
+            "what its jail enforces",
+        ),
+        (
+            Record::Initialized { agent: agent() },
+            "its worker spoke, its clock runs",
+        ),
+        (Record::Waiting { agent: agent() }, "it waits for an answer"),
+        (Record::Idle { agent: agent() }, "it has ended a round"),
+        (Record::Resumed { agent: agent() }, "it goes on"),
+        (
+            Record::Reported {
+                agent: agent(),
+                report: report(true, None),
+            },
+            "it reported its outcome",
+        ),
+        (
+            Record::Stopping {
+                agent: agent(),
+                cause: StopCause::Deadline,
+                grace_ms: 0,
+            },
+            "it is being stopped",
+        ),
+        (
+            Record::Signalled {
+                agent: agent(),
+                signal: LadderSignal::Term,
+            },
+            "the kill ladder took a step",
+        ),
+        (
+            Record::Unkillable {
+                agent: agent(),
+                survivors,
+            },
+            "a kill did not end its tree",
+        ),
+        (
+            Record::Ended {
+                agent: agent(),
+                result: standing(),
+            },
+            "it has ended; the result is cut as for a model",
+        ),
+        (
+            Record::NoticeDone { agent: agent() },
+            "its end is told for good",
+        ),
+        (
+            Record::RunStopping {
+                reason: StopReason::LeaderStopped,
+            },
+            "all agents are being stopped",
+        ),
+        (Record::RunEnded {}, "no agent is left"),
+    ]
+}
+
+const EVENTS: &str = "
+## Events of the log
+
+Each line of `events.jsonl` has `seq`, `ts`, `event` and the fields of its event. `agent` is
+`{\"task_id\", \"agent_id\", \"role_id\"?, \"display_name\"}`. What follows a synced event waits until it
+is on the disk. A line that is no event, or an event of a later version, is skipped and counted.
+
+| event | what it tells | fields | synced |
+|---|---|---|---|
 ";
 
 const REASONS: &str = "

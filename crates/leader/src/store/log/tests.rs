@@ -298,7 +298,7 @@ impl LogFile for FakeFile {
 }
 
 /// Gives a group of records to a writer, all at once, and says what each was told.
-fn write(writer: &mut Writer, records: Vec<Box<Record>>) -> Vec<Result<u64, LogError>> {
+fn write(writer: &mut Writer, records: Vec<Record>) -> Vec<Result<u64, LogError>> {
     let mut waiting = Vec::new();
     let group: Vec<Append> = records
         .into_iter()
@@ -306,7 +306,7 @@ fn write(writer: &mut Writer, records: Vec<Box<Record>>) -> Vec<Result<u64, LogE
             let (done, wait) = oneshot::channel();
             waiting.push(wait);
             Append {
-                record,
+                record: Box::new(record),
                 ts: TS.to_owned(),
                 done,
             }
@@ -330,13 +330,13 @@ fn a_group_is_one_write_and_one_sync() {
     let mut writer = writer(&file);
     let told = write(
         &mut writer,
-        vec![started(), stopping(), started(), started()],
+        vec![*started(), *stopping(), *started(), *started()],
     );
     let seqs: Vec<u64> = told.into_iter().map(Result::unwrap).collect();
     assert_eq!(seqs, [1, 2, 3, 4]);
     // What asks for no sync gets none of its own.
     assert_eq!(stopping().durability(), Durability::Lazy);
-    write(&mut writer, vec![stopping()]);
+    write(&mut writer, vec![*stopping()]);
     let disk = file.0.lock().unwrap();
     assert_eq!(disk.deeds, [Deed::Append(4), Deed::Sync, Deed::Append(1)]);
 }
@@ -345,7 +345,7 @@ fn a_group_is_one_write_and_one_sync() {
 fn a_full_disk_is_told_and_leaves_no_half_line() {
     let file = FakeFile::default();
     let mut writer = writer(&file);
-    write(&mut writer, vec![started()]);
+    write(&mut writer, vec![*started()]);
     let good = u64::try_from(
         serde_json::to_vec(&started().to_line(1, TS.to_owned()))
             .unwrap()
@@ -354,14 +354,17 @@ fn a_full_disk_is_told_and_leaves_no_half_line() {
     )
     .unwrap();
     file.0.lock().unwrap().full = true;
-    for told in write(&mut writer, vec![started(), stopping()]) {
+    for told in write(&mut writer, vec![*started(), *stopping()]) {
         let error = told.unwrap_err();
         assert!(error.is_disk_full(), "{error:?}");
         assert_eq!(error.to_string(), "failed to write to `/run/events.jsonl`");
     }
     // With room again it goes on, with the number that was not used.
     file.0.lock().unwrap().full = false;
-    assert_eq!(write(&mut writer, vec![started()])[0].as_ref().unwrap(), &2);
+    assert_eq!(
+        write(&mut writer, vec![*started()])[0].as_ref().unwrap(),
+        &2
+    );
     let disk = file.0.lock().unwrap();
     assert_eq!(
         disk.deeds,
@@ -384,12 +387,12 @@ fn a_disk_that_can_neither_write_nor_take_back_is_not_written_to_again() {
         let mut disk = file.0.lock().unwrap();
         (disk.full, disk.cut_fails) = (true, true);
     }
-    assert!(write(&mut writer, vec![started()])[0].is_err());
+    assert!(write(&mut writer, vec![*started()])[0].is_err());
     {
         let mut disk = file.0.lock().unwrap();
         (disk.full, disk.cut_fails) = (false, false);
     }
-    let error = write(&mut writer, vec![started()]).remove(0).unwrap_err();
+    let error = write(&mut writer, vec![*started()]).remove(0).unwrap_err();
     assert_eq!(
         error.to_string(),
         "failed to take back a half line of `/run/events.jsonl`"
@@ -406,9 +409,9 @@ fn nothing_is_promised_after_a_failed_sync() {
     let file = FakeFile::default();
     let mut writer = writer(&file);
     file.0.lock().unwrap().sync_fails = true;
-    assert!(write(&mut writer, vec![started()])[0].is_err());
+    assert!(write(&mut writer, vec![*started()])[0].is_err());
     file.0.lock().unwrap().sync_fails = false;
-    assert!(write(&mut writer, vec![started()])[0].is_err());
+    assert!(write(&mut writer, vec![*started()])[0].is_err());
     assert_eq!(file.0.lock().unwrap().deeds, [Deed::Append(1), Deed::Sync]);
 }
 
