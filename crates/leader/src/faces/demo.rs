@@ -31,6 +31,8 @@ directory: a heading, the number of planets, and one line for each planet.";
 const SUMMARY: &str = "Overview of notes.txt";
 /// The file that the agent finds.
 const NOTES: &str = "Mercury: smallest\nVenus: hottest\nEarth: ours\nMars: red\n";
+/// What its model says.
+const SCRIPT: &str = "script.jsonl";
 /// The file that it delivers.
 const DELIVERED: &str = "overview.md";
 /// The most of the delivered file that is shown, in bytes.
@@ -102,7 +104,7 @@ async fn tell(
         workspace: workspace.clone(),
         variables: quiet_variables(&surroundings.variables),
     };
-    let settings = demo_settings(place, &workspace)?;
+    let settings = demo_settings(&workspace)?;
     let mut interrupts =
         Interrupts::listen().map_err(|error| ToolError::new(ErrorCode::Io, error.to_string()))?;
     let session = Session::open(SessionOrder {
@@ -145,22 +147,19 @@ fn chapter(console: &mut Console<'_>, number: u32, text: &str) -> Result<(), Too
 }
 
 fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("   {line}\n")).collect()
+    text.lines()
+        .map(|line| format!("{}\n", format!("   {line}").trim_end()))
+        .collect()
 }
 
-/// Makes the workspace and the script beside it.
+/// Makes the workspace: the notes, and the script, which must lie where the worker sees it. An
+/// agent has a temporary directory of its own, so that would not be beside the workspace.
 fn prepare(place: &Path) -> std::io::Result<PathBuf> {
-    let place = place.canonicalize()?;
-    let workspace = place.join("workspace");
-    std::fs::create_dir(&workspace)?;
+    let workspace = place.canonicalize()?;
     std::fs::write(workspace.join("notes.txt"), NOTES)?;
     let lines: String = replies().iter().map(|reply| format!("{reply}\n")).collect();
-    std::fs::write(script_path(&place), lines)?;
+    std::fs::write(workspace.join(SCRIPT), lines)?;
     Ok(workspace)
-}
-
-fn script_path(place: &Path) -> PathBuf {
-    place.join("script.jsonl")
 }
 
 /// What the scripted model says, in order.
@@ -215,9 +214,8 @@ fn quiet_variables(variables: &Variables) -> Variables {
 }
 
 /// No file of the user's has a say, so that a broken one does not break the demo.
-fn demo_settings(place: &Path, workspace: &Path) -> Result<Settings, ToolError> {
-    let place = place.canonicalize().map_err(|error| no_place(&error))?;
-    let model = format!("script:{}", script_path(&place).display());
+fn demo_settings(workspace: &Path) -> Result<Settings, ToolError> {
+    let model = format!("script:{}", workspace.join(SCRIPT).display());
     let flags = flags(Some(&model), Some(&"en".to_owned()));
     load(workspace, &Variables::default(), flags)
 }
@@ -251,13 +249,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_lies_outside_the_workspace_and_is_the_only_model() {
+    fn the_script_is_the_only_model_and_lies_where_the_agent_sees_it() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = prepare(dir.path()).unwrap();
-        let settings = demo_settings(dir.path(), &workspace).unwrap();
+        let settings = demo_settings(&workspace).unwrap();
+        assert!(settings.models.is_empty());
         let model = settings.default_model.unwrap();
         let script = PathBuf::from(model.strip_prefix("script:").unwrap());
-        assert!(!script.starts_with(&workspace));
+        assert!(script.starts_with(&workspace));
         let lines = std::fs::read_to_string(script).unwrap();
         assert_eq!(lines.lines().count(), replies().len());
         assert_eq!(
