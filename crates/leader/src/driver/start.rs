@@ -30,10 +30,10 @@ use crate::os::files::Dir;
 use crate::os::identity;
 use crate::os::programs::{JAIL_VARIABLE, Programs};
 use crate::os::spawn::key_variables;
+use crate::store::recover::recover_all;
 use crate::store::{git_exclude, prompts};
 
-/// The folder of all runs, relative to the workspace.
-pub const RUNS_DIR: &str = ".muster/runs";
+pub use crate::store::recover::RUNS_DIR;
 
 /// Starts conversations.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ impl Driver {
         let programs = programs(&config);
         programs.check()?;
         check_confinement(&config, &programs).await?;
+        close_dead_runs(&workspace).await;
         let texts = texts(&config, &workspace)?;
         let conversation = config.conversation.clone().unwrap_or_else(new_conversation);
         let run_dir = workspace.join(RUNS_DIR).join(conversation.as_str());
@@ -80,6 +81,19 @@ impl Driver {
             system: identity::system_text(),
         };
         Ok(launch(config, ground, programs, log, info))
+    }
+}
+
+/// Before any agent of this run can take a directory of theirs.
+async fn close_dead_runs(workspace: &Path) {
+    let workspace = workspace.to_path_buf();
+    let closed = tokio::task::spawn_blocking(move || recover_all(&workspace)).await;
+    for run in closed.unwrap_or_default() {
+        tracing::info!(
+            conversation = %run.conversation,
+            agents = run.ends.len(),
+            "closed a run whose leader had died"
+        );
     }
 }
 

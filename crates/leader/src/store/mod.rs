@@ -7,6 +7,7 @@ pub mod git_exclude;
 pub mod log;
 pub mod place;
 pub mod prompts;
+pub mod recover;
 pub mod results;
 pub mod worker_log;
 
