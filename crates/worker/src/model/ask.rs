@@ -52,8 +52,9 @@ pub(crate) async fn ask(
     let now = Instant::now();
     let deadline = now.checked_add(within).unwrap_or_else(|| now + FAR);
     let mut retries = Retries::default();
-    let mut reached = 0;
-    for attempt in 1.. {
+    let (mut attempt, mut reached) = (0, 0);
+    loop {
+        attempt += 1;
         if Instant::now() >= deadline {
             return Err(too_late(tries.address(), within, reached));
         }
@@ -63,7 +64,7 @@ pub(crate) async fn ask(
         events(ModelEvent::Sent { attempt });
         let began = Instant::now();
         let outcome = timeout_at(deadline, tries.once(&mut *events)).await;
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let duration_ms = milliseconds(began.elapsed());
         let fault = match outcome {
             Ok(Ok(reply)) => {
                 tracing::debug!(attempt, duration_ms, "the model answered");
@@ -82,9 +83,8 @@ pub(crate) async fn ask(
                 pause,
                 retries: next,
             } => {
-                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                tracing::warn!(attempt, duration_ms, pause_ms, why = %fault.message,
-                    "a model call failed and is tried again");
+                tracing::warn!(attempt, duration_ms, pause_ms = milliseconds(pause),
+                    why = %fault.message, "a model call failed and is tried again");
                 retries = next;
                 events(ModelEvent::Retry {
                     attempt,
@@ -108,7 +108,10 @@ pub(crate) async fn ask(
             }
         }
     }
-    unreachable!("the bound on retries is far below the numbers of tries")
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn too_late(address: &str, within: Duration, requests: u32) -> ModelError {

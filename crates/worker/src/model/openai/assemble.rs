@@ -234,3 +234,113 @@ impl PartialCall {
         self.name.is_empty() && self.arguments.trim().is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::openai::piece::piece;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+    use std::collections::HashSet;
+
+    /// Any value that a server might put into a field, the right type more often than not.
+    fn odd(right: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
+        let wrong = prop::sample::select(vec![
+            json!(null),
+            json!(""),
+            json!(-1),
+            json!([{"text": "t"}, 5]),
+            json!({"a": 1}),
+            json!("\\ud83d"),
+        ]);
+        prop_oneof![4 => right, 1 => wrong].boxed()
+    }
+
+    fn words(words: &'static [&'static str]) -> BoxedStrategy<Value> {
+        odd(prop::sample::select(words).prop_map(Value::from).boxed())
+    }
+
+    fn chunk() -> impl Strategy<Value = Value> {
+        let call = (
+            odd((0_u64..3).prop_map(Value::from).boxed()),
+            words(&["c1", "c2", "old"]),
+            words(&["write_file", "read_file", "write_"]),
+            words(&["{", "{}", "\"a\":1}", "x", "{\"path\":\"a\"}"]),
+        )
+            .prop_map(|(index, id, name, arguments)| {
+                json!({"index": index, "id": id, "function": {"name": name, "arguments": arguments}})
+            });
+        (
+            words(&["hi"]),
+            odd(prop::collection::vec(call, 0..3)
+                .prop_map(Value::from)
+                .boxed()),
+            words(&["stop", "length", "tool_calls"]),
+            any::<bool>(),
+        )
+            .prop_map(|(content, calls, finish, ends)| {
+                let finish = if ends { finish } else { Value::Null };
+                json!({"choices": [{"delta": {"content": content, "tool_calls": calls},
+                    "finish_reason": finish}]})
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_the_calls_have_names_and_ids_of_their_own(
+            chunks in prop::collection::vec(chunk(), 0..12),
+            declared in any::<bool>(),
+        ) {
+            let earlier = [protocol::conversation::Message::assistant(
+                None,
+                vec![ToolCall::new("old", "x", "{}")],
+            )];
+            let mut assembler = Assembler::default();
+            for chunk in &chunks {
+                assembler.add(piece(chunk));
+            }
+            let ending = if declared { Ending::Declared } else { Ending::Silent };
+            let Ok(reply) = assembler.end(ending, &mut CallIds::of(&earlier)) else {
+                return Ok(());
+            };
+            let mut ids = HashSet::from(["old".to_owned()]);
+            for call in reply.tool_calls {
+                prop_assert!(!call.function.name.is_empty());
+                prop_assert!(ids.insert(call.id));
+                if reply.finish == FinishKind::Length {
+                    prop_assert!(serde_json::from_str::<Value>(&call.function.arguments).is_ok());
+                }
+            }
+        }
+
+        #[test]
+        fn however_arguments_are_cut_they_come_together(
+            text in any::<String>(),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+            numbered in any::<bool>(),
+        ) {
+            let arguments = json!({"content": text}).to_string();
+            let mut at: Vec<usize> = cuts
+                .iter()
+                .map(|cut| arguments.floor_char_boundary(cut.index(arguments.len() + 1)))
+                .collect();
+            at.push(0);
+            at.push(arguments.len());
+            at.sort_unstable();
+            let mut assembler = Assembler::default();
+            for (place, ends) in at.windows(2).enumerate() {
+                let mut call = json!({"function": {"arguments": arguments[ends[0]..ends[1]]}});
+                if place == 0 {
+                    call["id"] = json!("c");
+                    call["function"]["name"] = json!("write_file");
+                }
+                if numbered {
+                    call["index"] = json!(1);
+                }
+                assembler.add(piece(&json!({"choices": [{"delta": {"tool_calls": [call]}}]})));
+            }
+            let reply = assembler.end(Ending::Declared, &mut CallIds::of(&[])).unwrap();
+            prop_assert_eq!(reply.tool_calls, vec![ToolCall::new("c", "write_file", arguments)]);
+        }
+    }
+}
