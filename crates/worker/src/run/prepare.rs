@@ -174,9 +174,13 @@ fn model(wanted: &Wanted, settings: &Settings) -> Result<ModelAccess, StartError
     if wanted.thinking_mode.is_some() {
         access.spec.thinking_mode = wanted.thinking_mode;
     }
-    if access.spec.provider == Provider::Script {
-        // The job may be read from elsewhere, so that a path in it must not depend on where
-        // this process stands.
+    let named_here = wanted
+        .model
+        .as_deref()
+        .is_some_and(|model| model.starts_with("script:"));
+    if access.spec.provider == Provider::Script && named_here {
+        // Paths on a command line are taken from where one stands; those of the configuration
+        // from the workspace, and that is done where the script is read.
         let path = absolute(Some(Path::new(&access.spec.model)))?;
         access.spec.model = path
             .and_then(|path| path.into_os_string().into_string().ok())

@@ -35,6 +35,9 @@ pub struct Watch {
     leader: Option<mpsc::Receiver<FromLeader>>,
     clock: Clock,
     deadline: Deadline,
+    /// The last word of the leader about the deadline. It may come together with the welcome that
+    /// starts the agent's clock, and then be taken first.
+    told_deadline: Option<(u64, bool)>,
     /// What came while something else was waited for.
     notes: Vec<Input>,
 }
@@ -52,13 +55,19 @@ impl Watch {
             leader,
             clock,
             deadline: Deadline::start(clock.now_ms(), millis(within)),
+            told_deadline: None,
             notes: Vec::new(),
         }
     }
 
-    /// Starts the agent's clock anew: its time begins now.
+    /// Starts the agent's clock anew: its time begins now. What the leader said of the deadline
+    /// since it gave this much time stands.
     pub fn restart(&mut self, remaining_ms: u64) {
-        self.deadline = Deadline::start(self.clock.now_ms(), remaining_ms);
+        let now_ms = self.clock.now_ms();
+        self.deadline = Deadline::start(now_ms, remaining_ms);
+        if let Some((remaining_ms, paused)) = self.told_deadline {
+            self.deadline.set(now_ms, remaining_ms, paused);
+        }
     }
 
     /// Milliseconds since the start, whatever the deadline does.
@@ -151,6 +160,7 @@ impl Watch {
                 remaining_ms,
                 paused,
             } => {
+                self.told_deadline = Some((remaining_ms, paused));
                 self.deadline.set(self.clock.now_ms(), remaining_ms, paused);
             }
             FromLeader::Stop { reason } => return Err(StopCause::Leader(reason)),
