@@ -1,0 +1,11 @@
+//! The real executable, run as a person and as a leader would run it.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+mod alone;
+mod channel;
+mod harness;
+mod input;
+mod leader;
+mod record;
+mod stops;
