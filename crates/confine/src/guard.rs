@@ -225,6 +225,8 @@ impl Running {
             (Boundary::Subreaper, Signal::SIGCHLD) => {
                 walk::reap(self.below.pid(), &mut self.reaped);
             }
+            (Boundary::Subreaper, Signal::SIGTSTP) => walk::pause(),
+            (Boundary::Subreaper, Signal::SIGCONT) => walk::resume(),
             // A signal that can't be sent means that init is gone, which its pidfd tells.
             (Boundary::Namespaces(_), _) => best_effort(self.below.send(signal)),
             (Boundary::Subreaper | Boundary::Group, _) if self.reaped.is_some() => {}

@@ -13,7 +13,7 @@ use crate::inside::{InnerEnd, Message};
 use crate::jail::Plan;
 use crate::keeper;
 use crate::limits;
-use crate::mounts;
+use crate::mounts::{self, View};
 use crate::namespaces::{self, Ids, Privilege};
 use crate::policy::JailKind;
 use crate::program::{Becoming, ScopeNeed};
@@ -31,7 +31,7 @@ pub(crate) enum Place {
     /// A tree's, below a jail.
     Tree(Privilege, Ids),
     /// A command's, below the keeper, in namespaces inside the tree's.
-    Command,
+    Command(View),
 }
 
 /// What init is born with.
@@ -83,15 +83,15 @@ fn start(
     sys::reset_dispositions();
     match place {
         Place::Tree(Privilege::UserNamespace, ids) => ids.map_identity()?,
-        Place::Tree(Privilege::Own, _) | Place::Command => {}
+        Place::Tree(Privilege::Own, _) | Place::Command(_) => {}
     }
     follow(parent)?;
     nix::unistd::setsid()
         .map_err(|errno| StepError::errno(Step::Session, errno, "make a session"))?;
-    let confinement = build(plan, place);
+    let (view, confinement) = build(plan, place);
     let (ends, keeper) = match (place, plan.policy.kind) {
-        (Place::Tree(..), JailKind::Worker) => fork_keeper(plan, ends)?,
-        (Place::Tree(..), JailKind::Command) | (Place::Command, _) => (ends, None),
+        (Place::Tree(..), JailKind::Worker) => fork_keeper(plan, view, ends)?,
+        (Place::Tree(..), JailKind::Command) | (Place::Command(_), _) => (ends, None),
     };
     let queue = SignalQueue::open()?;
     // SAFETY: this process has one thread, so the child may use everything it inherits.
@@ -126,6 +126,7 @@ fn hide() {
 /// program's end of their socket.
 fn fork_keeper(
     plan: &Plan,
+    view: View,
     ends: ProgramEnds,
 ) -> Result<(ProgramEnds, Option<OwnedFd>), StepError> {
     let (theirs, ours) = keeper::socket()?;
@@ -136,7 +137,7 @@ fn fork_keeper(
             hide();
             // It must not hold the channel, or the program could not close it.
             drop((ends, theirs));
-            keeper::serve(plan, ours)
+            keeper::serve(plan, view, ours)
         }
         Err(errno) => Err(StepError::errno(Step::Fork, errno, "fork the keeper")),
     }
@@ -154,11 +155,11 @@ fn follow(parent: &PidFd) -> Result<(), StepError> {
 }
 
 /// Makes what the namespace holds and says what of it stands.
-fn build(plan: &Plan, place: Place) -> Confinement {
+fn build(plan: &Plan, place: Place) -> (View, Confinement) {
     let policy = &plan.policy;
-    let mut gaps = match place {
+    let (view, mut gaps) = match place {
         Place::Tree(..) => mounts::build(policy, &plan.call),
-        Place::Command => mounts::private_proc().into_iter().collect(),
+        Place::Command(view) => (view, mounts::build_for_command(view)),
     };
     let filesystem = if gaps.is_empty() {
         FilesystemGuard::PrivateMounts
@@ -174,19 +175,20 @@ fn build(plan: &Plan, place: Place) -> Confinement {
         Some(_) => ProcessCap::None,
     };
     gaps.extend(uncapped);
-    gaps.extend(mounts::seal_proc());
+    gaps.extend(mounts::seal_proc(view));
     match policy.network {
         NetworkReach::Full => {}
         NetworkReach::Loopback => gaps.extend(namespaces::raise_loopback()),
     }
-    confinement::report(Facts {
+    let confinement = confinement::report(Facts {
         hold: Hold::Namespace,
         cgroup: plan.cgroup.as_ref().map(|group| group.bounds),
         procs,
         network: policy.network,
         filesystem,
         gaps,
-    })
+    });
+    (view, confinement)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,10 +240,14 @@ impl Tree<'_> {
     }
 
     fn pass_on(&self, signal: Signal) {
-        if signal == Signal::SIGCHLD {
-            return;
+        match signal {
+            Signal::SIGCHLD => {}
+            // A pause is for the whole tree, the commands of the keeper included; the kernel sends
+            // neither to init itself.
+            Signal::SIGTSTP => best_effort(signal::signal_all_inside(Signal::SIGSTOP)),
+            Signal::SIGCONT => best_effort(signal::signal_all_inside(Signal::SIGCONT)),
+            _ => pass_to_program(self.program, signal),
         }
-        pass_to_program(self.program, signal);
     }
 }
 
@@ -252,6 +258,8 @@ impl Tree<'_> {
 pub(crate) fn pass_to_program(program: u32, signal: Signal) {
     let signals: &[Signal] = match signal {
         Signal::SIGTERM => &[Signal::SIGTERM, Signal::SIGCONT],
+        // Outside a terminal's control SIGTSTP would stop nothing: the group is orphaned.
+        Signal::SIGTSTP => &[Signal::SIGSTOP],
         _ => &[signal],
     };
     for &signal in signals {

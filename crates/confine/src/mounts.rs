@@ -24,20 +24,40 @@ const MACHINE_WIDE: [&str; 5] = [
 /// Nothing on these mounts gives privilege or is a device.
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
+/// Whether the mounts of this namespace are its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// They are: a mount here shows nowhere else.
+    Own,
+    /// They are not: a mount here would show on the machine, so none may be made.
+    Shared,
+}
+
 /// Makes everything a tree has of its own, and lists what could not be made.
 ///
 /// What `call` names stays reachable wherever it lies.
-pub(crate) fn build(policy: &JailPolicy, call: &ProgramCall) -> Vec<String> {
+pub(crate) fn build(policy: &JailPolicy, call: &ProgramCall) -> (View, Vec<String>) {
     let mut gaps = Vec::new();
+    // It fails where the root is no mount point, as in a chroot.
     if let Err(errno) = cut_propagation() {
-        // A mount now would show on the machine, so none is made.
-        return vec![format!("no mounts of its own: {}", errno.desc())];
+        return (
+            View::Shared,
+            vec![format!("no mounts of its own: {}", errno.desc())],
+        );
     }
     gaps.extend(private_tmp(policy, call));
     gaps.extend(private_proc());
     gaps.extend(private_terminals());
     gaps.extend(private_memory(policy.tmp_bytes));
-    gaps
+    (View::Own, gaps)
+}
+
+/// Makes what a command has of its own inside a tree.
+pub(crate) fn build_for_command(view: View) -> Vec<String> {
+    match view {
+        View::Own => private_proc().into_iter().collect(),
+        View::Shared => vec!["no private /proc: the tree has no mounts of its own".to_owned()],
+    }
 }
 
 /// Cuts this mount namespace off from the machine's, so that nothing mounted here shows there.
@@ -52,7 +72,7 @@ fn cut_propagation() -> Result<(), Errno> {
 }
 
 /// Mounts a `/proc` that shows this PID namespace alone.
-pub(crate) fn private_proc() -> Option<String> {
+fn private_proc() -> Option<String> {
     let flags = INERT | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>)
         .err()
@@ -65,7 +85,10 @@ pub(crate) fn private_proc() -> Option<String> {
 }
 
 /// Makes the machine-wide parts of `/proc` read-only; to be done after the last write to them.
-pub(crate) fn seal_proc() -> Vec<String> {
+pub(crate) fn seal_proc(view: View) -> Vec<String> {
+    if view == View::Shared {
+        return vec!["settings of the machine in /proc are writable for root".to_owned()];
+    }
     MACHINE_WIDE
         .into_iter()
         .filter(|path| Path::new(path).exists())

@@ -233,11 +233,11 @@ impl JailPolicy {
                 i64::from(i32::MAX),
             )?;
         }
-        // A program needs its three standard descriptors and a few to load its libraries.
+        // The start itself needs a dozen, and a program a few more to load its libraries.
         in_range(
             "open_files",
             i64::try_from(self.open_files).unwrap_or(i64::MAX),
-            16,
+            32,
             1 << 30,
         )?;
         if let Some(seconds) = self.cpu_seconds {
@@ -310,8 +310,8 @@ mod tests {
                 "`process_cap` is 0; it must lie between 1 and 4000000",
             ),
             (
-                r#"{"open_files":15}"#,
-                "`open_files` is 15; it must lie between 16 and 1073741824",
+                r#"{"open_files":31}"#,
+                "`open_files` is 31; it must lie between 32 and 1073741824",
             ),
             (
                 r#"{"require":"pidns","highest":"group"}"#,

@@ -164,6 +164,25 @@ pub fn signal_group(pgid: u32, signal: Signal) -> Result<Delivery, SignalError> 
     }
 }
 
+/// Sends `signal` to every process of this PID namespace but this one, which must be its init.
+///
+/// Anywhere else the same call would reach everything of the user, so it is refused.
+pub(crate) fn signal_all_inside(signal: Signal) -> Result<(), SignalError> {
+    let myself = std::process::id();
+    if myself != 1 {
+        return Err(SignalError::NotAChild(myself));
+    }
+    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), signal) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(errno) => Err(SignalError::Send {
+            signal,
+            target: "namespace of",
+            pid: 1,
+            source: errno.into(),
+        }),
+    }
+}
+
 fn refuse_special(pid: u32) -> Result<(), SignalError> {
     // Numbers beyond pid_t would wrap to negative ones, which kill(2) reads as groups.
     if pid <= 1 || i32::try_from(pid).is_err() {

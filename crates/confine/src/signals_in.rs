@@ -12,12 +12,13 @@ use crate::report::Step;
 use crate::steps::StepError;
 use crate::sys;
 
-/// What is passed on to the program's group.
-const FORWARDED: [Signal; 8] = [
+/// What is passed on to the program's group; SIGTSTP and SIGCONT pause the tree and let it go on.
+const FORWARDED: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTERM,
+    Signal::SIGTSTP,
     Signal::SIGCONT,
     Signal::SIGUSR1,
     Signal::SIGUSR2,

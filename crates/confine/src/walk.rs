@@ -34,9 +34,24 @@ pub(crate) fn strike() {
     }
 }
 
+/// Stops every process below this one for a while.
+pub(crate) fn pause() {
+    drop(stop_all());
+}
+
+/// Lets every process below this one go on.
+pub(crate) fn resume() {
+    drop(visit(Signal::SIGCONT));
+}
+
 /// Stops every process below this one, parents before their children, so that a list that was read
 /// stays true.
 fn stop_all() -> Vec<PidFd> {
+    visit(Signal::SIGSTOP)
+}
+
+/// Sends `signal` to every process below this one, from the top down, and holds them.
+fn visit(signal: Signal) -> Vec<PidFd> {
     let mut held: Vec<PidFd> = Vec::new();
     let mut parents = vec![std::process::id()];
     while let Some(parent) = parents.pop() {
@@ -47,7 +62,7 @@ fn stop_all() -> Vec<PidFd> {
             let Some(process) = hold(child, parent) else {
                 continue;
             };
-            best_effort(process.send(Signal::SIGSTOP));
+            best_effort(process.send(signal));
             parents.push(child);
             held.push(process);
         }

@@ -17,6 +17,7 @@ use crate::init::{self, Birth, Place};
 use crate::inside;
 use crate::jail::{Boundary, Plan, hold_myself};
 use crate::limits;
+use crate::mounts::View;
 use crate::namespaces::{self, Privilege};
 use crate::policy::JailPolicy;
 use crate::program::ProgramCall;
@@ -39,8 +40,9 @@ pub(crate) fn socket() -> Result<(OwnedFd, OwnedFd), StepError> {
 
 /// Serves the program of `plan` until it closes its end. Every signal must be blocked, and stays
 /// so: what ends the keeper is the end of its init.
-pub(crate) fn serve(plan: &Plan, control: OwnedFd) -> ! {
+pub(crate) fn serve(plan: &Plan, view: View, control: OwnedFd) -> ! {
     let mut keeper = Keeper {
+        view,
         control,
         commands: Vec::new(),
     };
@@ -55,6 +57,7 @@ pub(crate) fn serve(plan: &Plan, control: OwnedFd) -> ! {
 
 #[derive(Debug)]
 struct Keeper {
+    view: View,
     control: OwnedFd,
     commands: Vec<Command>,
 }
@@ -260,10 +263,11 @@ impl Keeper {
         match sys::clone_into(flags, None) {
             Ok(Cloned::Child) => {
                 // It must hold nothing of the other commands, whose ends would be hidden by it.
+                let place = Place::Command(self.view);
                 drop((self, report, jail_end));
                 init::run(Birth {
                     plan: &plan,
-                    place: Place::Command,
+                    place,
                     ends,
                     inner,
                     parent: myself,

@@ -118,7 +118,7 @@ fn what_escaped_ends_with_the_jail() {
 fn a_group_kill_is_honest_about_what_it_misses() {
     for user in users() {
         let hold = format!("printf x >&{KEEP}; read end <&{KEEP}");
-        let script = format!("setsid bash -c '{hold}' & read go");
+        let script = format!("setsid bash -c '{hold}' & exec 0</dev/null; sleep 1000");
         let mut jail = start_script(user, &exactly(Rung::Group), &script);
         let gaps = jail.started().confinement.gaps;
         assert_eq!(gaps, ["a process that calls setsid escapes a kill"]);
@@ -266,6 +266,44 @@ fn signals_reach_the_programs_group_and_a_stopped_one_acts_on_term() {
             Some(8),
             "{user:?} {rung} stopped"
         );
+    }
+}
+
+#[test]
+fn a_pause_stops_what_escaped_too_and_all_of_it_goes_on_afterwards() {
+    for (user, rung) in reaching() {
+        let directory = crate::support::public_dir();
+        let path = directory.path().display();
+        let tick = |name: &str| format!("while :; do echo x >> {path}/{name}; sleep 0.01; done");
+        let script = format!(
+            "setsid bash -c '{}' & ({}) & echo up; read go; exit 3",
+            tick("escaped"),
+            tick("plain")
+        );
+        let policy = JailPolicy {
+            workspace: Some(directory.path().to_owned()),
+            ..exactly(rung)
+        };
+        let mut jail = start_script(user, &policy, &script);
+        jail.wait_for("up");
+        let size = |name: &str| {
+            std::fs::metadata(directory.path().join(name)).map_or(0, |file| file.len())
+        };
+        let sizes = || (size("escaped"), size("plain"));
+        wait_until("both tick", || sizes().0 > 0 && sizes().1 > 0);
+        signal(&jail.child, Signal::SIGTSTP);
+        let mut last = sizes();
+        wait_until("both stand still", || {
+            // Many ticks long, so that two that are the same mean a stop.
+            std::thread::sleep(Duration::from_millis(300));
+            let before = std::mem::replace(&mut last, sizes());
+            before == last
+        });
+        signal(&jail.child, Signal::SIGCONT);
+        wait_until("both go on", || sizes().0 > last.0 && sizes().1 > last.1);
+        std::io::Write::write_all(jail.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        assert!(jail.live.is_empty_within(BUDGET));
+        assert_eq!(jail.finish().status.code(), Some(3), "{user:?} {rung}");
     }
 }
 

@@ -321,7 +321,7 @@ pub(crate) fn signal(child: &Child, signal: nix::sys::signal::Signal) {
 }
 
 /// Waits until `condition` holds.
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + BUDGET;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}: not within the budget");
