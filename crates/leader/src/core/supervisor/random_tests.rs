@@ -59,6 +59,13 @@ struct Book {
     told_to_owner: u32,
 }
 
+/// Who a failed check is about; shown only then.
+#[derive(Debug)]
+struct Told<'a>(
+    #[expect(dead_code, reason = "shown by Debug")] &'a Agent,
+    #[expect(dead_code, reason = "shown by Debug")] &'a Book,
+);
+
 struct Round {
     random: Random,
     it: Supervisor,
@@ -111,14 +118,10 @@ impl Round {
 
     /// Any agent, sometimes one that never was, mostly one that has not ended.
     fn any_agent(&mut self) -> TaskId {
-        let active: Vec<TaskId> = self
-            .it
-            .active()
-            .map(|agent| agent.job.task_id.clone())
-            .collect();
-        if !active.is_empty() && self.random.chance(90) {
-            let at = self.random.below(active.len() as u64);
-            return active[usize::try_from(at).unwrap()].clone();
+        let active = self.it.active.len() as u64;
+        if active > 0 && self.random.chance(90) {
+            let at = usize::try_from(self.random.below(active)).unwrap();
+            return self.it.active().nth(at).unwrap().job.task_id.clone();
         }
         let run = self.random.below(u64::from(self.next_task) + 2);
         task(u32::try_from(run).unwrap())
@@ -309,22 +312,21 @@ impl Round {
     }
 
     fn take(&mut self, input: Input) {
-        let told = format!("{input:?}");
-        for effect in self.it.handle(self.now_ms, input) {
-            self.enter(effect, &told);
+        for effect in self.it.handle(self.now_ms, input.clone()) {
+            self.enter(effect, &input);
         }
-        self.check(&told);
+        self.check(&input);
     }
 
     /// Enters an effect into the books.
-    fn enter(&mut self, effect: Effect, told: &str) {
+    fn enter(&mut self, effect: Effect, told: &Input) {
         match effect {
             Effect::Log(record) => {
                 if let Record::Ended { agent, result } = record.as_ref() {
                     let end = self.it.agent(&agent.task_id).unwrap().state.end();
                     let book = self.books.get_mut(&agent.task_id).unwrap();
-                    assert_eq!(book.ended, None, "a second end: {told}");
-                    assert_eq!(end.map(End::status), Some(result.status), "{told}");
+                    assert_eq!(book.ended, None, "a second end: {told:?}");
+                    assert_eq!(end.map(End::status), Some(result.status), "{told:?}");
                     book.ended = end;
                     self.ended += 1;
                 }
@@ -332,7 +334,8 @@ impl Round {
             }
             Effect::Answer { ticket, answer } => {
                 let caller = self.open.remove(&ticket);
-                let caller = caller.unwrap_or_else(|| panic!("answered twice or given up: {told}"));
+                let caller =
+                    caller.unwrap_or_else(|| panic!("answered twice or given up: {told:?}"));
                 self.enter_answer(caller, answer);
             }
             Effect::Spawn { agent } => self.books.get_mut(&agent).unwrap().spawns += 1,
@@ -340,7 +343,7 @@ impl Round {
             Effect::ReleaseClaim { agent } => self.books.get_mut(&agent).unwrap().releases += 1,
             Effect::Notice(result) => {
                 let book = self.books.get_mut(&result.task_id).unwrap();
-                assert_eq!(book.told_to_owner, 0, "told, and then a notice: {told}");
+                assert_eq!(book.told_to_owner, 0, "told, and then a notice: {told:?}");
                 book.notices += 1;
             }
             Effect::DropNotice { agent } => self.books.get_mut(&agent).unwrap().dropped += 1,
@@ -352,8 +355,11 @@ impl Round {
             | Effect::Inspect { agent }
             | Effect::GoOn { agent } => {
                 let book = &self.books[&agent];
-                assert_eq!(book.ended, None, "something for one that has ended: {told}");
-                assert_eq!(book.spawns, 1, "something for one that never was: {told}");
+                assert_eq!(
+                    book.ended, None,
+                    "something for one that has ended: {told:?}"
+                );
+                assert_eq!(book.spawns, 1, "something for one that never was: {told:?}");
             }
             Effect::Ignored { .. } => {}
         }
@@ -384,21 +390,21 @@ impl Round {
     }
 
     /// What holds after every input.
-    fn check(&mut self, told: &str) {
+    fn check(&mut self, told: &Input) {
         let config = self.it.config();
         let (mut slots, mut live) = (0, 0);
         for agent in self.it.active() {
             slots += usize::from(agent.state.holds_slot());
             live += usize::from(agent.state.holds_process());
         }
-        assert_eq!(slots, self.it.slots_used(), "{told}");
-        assert!(slots <= config.max_concurrent, "{slots} slots: {told}");
-        assert!(live <= config.max_live, "{live} live: {told}");
+        assert_eq!(slots, self.it.slots_used(), "{told:?}");
+        assert!(slots <= config.max_concurrent, "{slots} slots: {told:?}");
+        assert!(live <= config.max_live, "{live} live: {told:?}");
         assert!(
             self.it.next_timer() > Some(self.now_ms)
-                || !told.starts_with("TimerDue")
+                || *told != Input::TimerDue
                 || self.it.next_timer().is_none(),
-            "a timer stays due: {told}"
+            "a timer stays due: {told:?}"
         );
     }
 
@@ -408,26 +414,29 @@ impl Round {
         assert_eq!(self.fold.agents.len(), self.it.agents().len());
         for (agent, folded) in self.it.agents().iter().zip(&self.fold.agents) {
             let book = &self.books[&agent.job.task_id];
-            let told = format!("{:?} {book:?} {:?}", agent.job.task_id, agent.state);
-            assert_eq!(book.ended, agent.state.end(), "{told}");
-            assert_eq!(folded.end(), after_leader_death(agent.state), "{told}");
+            let told = Told(agent, book);
+            assert_eq!(book.ended, agent.state.end(), "{told:?}");
+            assert_eq!(folded.end(), after_leader_death(agent.state), "{told:?}");
             assert_eq!(
                 folded.result.is_some(),
                 agent.state.end().is_some(),
-                "{told}"
+                "{told:?}"
             );
             let ended = u32::from(book.ended.is_some());
-            assert_eq!((book.concludes, book.releases), (ended, ended), "{told}");
-            assert!(book.spawns <= 1, "{told}");
-            assert!(book.notices <= 1 && book.dropped <= book.notices, "{told}");
+            assert_eq!((book.concludes, book.releases), (ended, ended), "{told:?}");
+            assert!(book.spawns <= 1, "{told:?}");
+            assert!(
+                book.notices <= 1 && book.dropped <= book.notices,
+                "{told:?}"
+            );
             if ended == 1 {
                 // A notice, or an answer to the owner; both only where a later wait tells it again.
-                assert!(book.notices == 1 || book.told_to_owner >= 1, "{told}");
-                assert!(folded.told || book.notices == 1, "{told}");
+                assert!(book.notices == 1 || book.told_to_owner >= 1, "{told:?}");
+                assert!(folded.told || book.notices == 1, "{told:?}");
             } else {
-                assert_eq!((book.notices, book.told_to_owner), (0, 0), "{told}");
+                assert_eq!((book.notices, book.told_to_owner), (0, 0), "{told:?}");
             }
-            assert!(!last || ended == 1, "{told}");
+            assert!(!last || ended == 1, "{told:?}");
         }
         let known: BTreeSet<&TaskId> = self
             .it
