@@ -255,10 +255,17 @@ impl Jail {
                 self.guard(boundary, PidFd::from_creation(pid, pidfd), jail_end)
             }
             Ok(Cloned::Child) => sys::exit_now(limits::EXIT_NOT_STARTED),
-            Err(errno) => Attempt::Lost(
-                self,
-                StepError::errno(Step::Unshare, errno, "fork the tree"),
-            ),
+            Err(errno) => match boundary {
+                Boundary::Namespaces(_) | Boundary::Subreaper => Attempt::Lost(
+                    self,
+                    StepError::errno(Step::Unshare, errno, "fork the tree"),
+                ),
+                // There is nothing below it to try.
+                Boundary::Group => {
+                    let error = StepError::errno(Step::Fork, errno, "fork the program");
+                    Attempt::Over(self, Conclusion::failed(error))
+                }
+            },
         }
     }
 
@@ -323,11 +330,8 @@ pub(crate) fn hold_myself() -> Result<PidFd, StepError> {
 
 /// The kernel without a list of children can't be walked; that is found out before the fork.
 fn become_subreaper() -> Result<(), Errno> {
-    if walk::is_possible() {
-        walk::become_subreaper()
-    } else {
-        Err(Errno::ENOSYS)
-    }
+    walk::check()?;
+    walk::become_subreaper()
 }
 
 fn confinement_without_namespaces(plan: &Plan, hold: Hold) -> Confinement {

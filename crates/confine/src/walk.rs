@@ -3,6 +3,8 @@
 //! The jail is the subreaper, so whatever loses its parent becomes its child; that there is no
 //! child left (ECHILD) is the proof that the tree is empty.
 
+use std::io;
+
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
@@ -20,9 +22,14 @@ pub(crate) enum Left {
     Something,
 }
 
-/// Whether this kernel lists the children of a process (CONFIG_PROC_CHILDREN).
-pub(crate) fn is_possible() -> bool {
-    std::path::Path::new("/proc/self/task").exists() && children_of(std::process::id()).is_some()
+/// Checks that this kernel lists the children of a process (CONFIG_PROC_CHILDREN).
+///
+/// # Errors
+/// `ENOENT` when it does not, or why the list could not be read.
+pub(crate) fn check() -> Result<(), Errno> {
+    children_of(std::process::id())
+        .map(drop)
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::ENOENT)))
 }
 
 /// Stops, then kills, every process below this one. To be repeated until nothing is left: one that
@@ -91,17 +98,17 @@ fn parent_in(stat: &str) -> Option<u32> {
         .ok()
 }
 
-/// The children of every thread of a process; `None` when they can't be listed.
-fn children_of(pid: u32) -> Option<Vec<u32>> {
+/// The children of every thread of a process.
+fn children_of(pid: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        let list = std::fs::read_to_string(task.ok()?.path().join("children")).ok()?;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let list = std::fs::read_to_string(task?.path().join("children"))?;
         children.extend(
             list.split_whitespace()
                 .filter_map(|pid| pid.parse::<u32>().ok()),
         );
     }
-    Some(children)
+    Ok(children)
 }
 
 /// Reaps every child that has ended; hands the end of `program` to `on_program`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use confine::policy::JailPolicy;
 use confine::report::{ExitRecord, JailLine, Outcome, Rung, Step};
 
-use crate::support::{User, everywhere, exactly, public_dir, start};
+use crate::support::{Running, User, everywhere, exactly, public_dir, start, users};
 
 fn file(directory: &Path, name: &str, content: &[u8], mode: u32) -> PathBuf {
     let path = directory.join(name);
@@ -164,5 +164,69 @@ fn a_leader_that_is_gone_already_starts_nothing() {
             panic!("{:?}", end.last)
         };
         assert_eq!(failed.step, Step::LeaderWatch);
+    }
+}
+
+/// Starts `/bin/true` below `prlimit` and gives what the jail told last.
+fn start_within(user: User, limit: &str, policy: &JailPolicy) -> (Option<i32>, Option<JailLine>) {
+    let policy = JailPolicy {
+        keep_fd: None,
+        ..policy.clone()
+    };
+    let mut command = crate::support::command(user, "prlimit".as_ref());
+    command.arg(limit).arg("--").arg(crate::support::jail());
+    command.args(policy.to_args("/bin/true".as_ref(), &[]));
+    let end = Running::spawn(command).finish();
+    (end.status.code(), end.last)
+}
+
+#[test]
+fn without_descriptors_the_start_fails_clean_or_works_and_never_hangs() {
+    for (user, rung) in everywhere() {
+        let mut failures = 0;
+        for most in 4..32 {
+            // The jail closes what it inherits, so its own are all that count.
+            let limit = format!("--nofile={most}:{most}");
+            match start_within(user, &limit, &exactly(rung)) {
+                (Some(0), Some(JailLine::Ended(_))) => {}
+                // With four there is no room for a line to be told on.
+                (Some(125), None) => failures += 1,
+                (Some(125), Some(JailLine::Failed(failed))) => {
+                    failures += 1;
+                    assert_eq!(
+                        failed.errno_name.as_deref(),
+                        Some("EMFILE"),
+                        "{user:?} {rung} {most}: {}",
+                        failed.message
+                    );
+                }
+                // The library loader or Landlock itself may be what runs out.
+                (Some(126 | 127), Some(_)) => failures += 1,
+                other => panic!("{user:?} {rung} {most}: {other:?}"),
+            }
+        }
+        assert!(
+            (1..28).contains(&failures),
+            "{user:?} {rung}: {failures} failures"
+        );
+    }
+}
+
+#[test]
+fn without_processes_the_fork_fails_with_its_name() {
+    for user in users() {
+        if user == User::Myself && nix::unistd::geteuid().is_root() {
+            // Nothing bounds root's processes.
+            continue;
+        }
+        let (code, last) = start_within(user, "--nproc=1:1", &JailPolicy::default());
+        let Some(JailLine::Failed(failed)) = last else {
+            panic!("{last:?}")
+        };
+        assert_eq!(code, Some(125));
+        assert_eq!(
+            (failed.step, failed.errno_name.as_deref()),
+            (Step::Fork, Some("EAGAIN"))
+        );
     }
 }

@@ -2,9 +2,9 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use confine::report::{EndReason, Ended, ExitRecord, JailLine, Outcome};
+use confine::report::{EndReason, Ended, ExitRecord, JailLine, Outcome, Rung};
 
-use crate::support::{everywhere, exactly, public_dir, start, start_script};
+use crate::support::{BUDGET, everywhere, exactly, public_dir, start, start_script, users};
 
 #[test]
 fn exit_codes_are_exact() {
@@ -120,5 +120,17 @@ fn a_link_put_in_place_of_the_record_or_its_directory_is_not_followed() {
         assert_eq!(std::fs::read_to_string(at("victim")).unwrap(), "untouched");
         assert_eq!(at("elsewhere").read_dir().unwrap().count(), 0);
         assert!(at("moved/exit.json").symlink_metadata().unwrap().is_file());
+    }
+}
+
+#[test]
+fn a_channel_that_nobody_reads_does_not_keep_the_jail_from_ending() {
+    for user in users() {
+        let rung = Rung::Pidns;
+        // More than any pipe holds, and then a hang that only a signal ends.
+        let script = "head -c 4000000 /dev/zero & sleep 0.1; kill $!; exit 7";
+        let mut jail = start_script(user, &exactly(rung), script);
+        assert!(jail.live.is_empty_within(BUDGET), "{user:?} {rung}");
+        assert_eq!(jail.child.wait().unwrap().code(), Some(7));
     }
 }
