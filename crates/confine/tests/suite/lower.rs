@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use confine::policy::JailPolicy;
-use confine::report::{JailLine, KillReach, MemoryCap, ProcessCap, Rung, Step};
+use confine::report::{FilesystemGuard, JailLine, KillReach, MemoryCap, ProcessCap, Rung, Step};
 use confine::signal::Signal;
 
 use crate::support::{
@@ -88,6 +88,48 @@ fn a_required_rung_that_can_not_be_had_starts_nothing() {
         "{}",
         failed.message
     );
+}
+
+/// As in a container: parts of /proc are read-only or covered, by mounts that can't be undone.
+#[test]
+fn behind_a_masked_proc_the_namespace_stands_and_each_loss_is_a_gap() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let policy = JailPolicy {
+        keep_fd: Some(KEEP),
+        ..exactly(Rung::Pidns)
+    };
+    let mask = "mount --make-rprivate / && mount --bind /proc/sys /proc/sys && \
+                mount -o remount,bind,ro /proc/sys && mount -t tmpfs none /proc/scsi 2>/dev/null; \
+                exec setpriv --reuid 12345 --regid 12345 --clear-groups \"$@\"";
+    let script = format!("setsid bash -c 'printf x >&{KEEP}; sleep 1000' & read go; exit 5");
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "/bin/sh", "-c", mask, "sh"])
+        .arg(jail());
+    command.args(policy.to_args("/bin/bash".as_ref(), &["-c".into(), script.into()]));
+    let mut jail = Running::spawn(command);
+    let confinement = jail.started().confinement;
+    assert_eq!(
+        (confinement.rung, confinement.kill),
+        (Rung::Pidns, KillReach::Complete)
+    );
+    assert_eq!(confinement.filesystem, FilesystemGuard::None);
+    let gaps: Vec<&str> = confinement
+        .gaps
+        .iter()
+        .map(|gap| gap.split([',', ':']).next().unwrap())
+        .collect();
+    assert_eq!(
+        gaps,
+        ["no private /proc", "no cap on the number of processes"]
+    );
+    assert_eq!(confinement.procs, ProcessCap::Uid);
+    jail.live.wait_for_marks(1);
+    std::io::Write::write_all(jail.stdin.as_mut().unwrap(), b"go\n").unwrap();
+    assert!(jail.live.is_empty_within(BUDGET));
+    assert_eq!(jail.finish().status.code(), Some(5));
 }
 
 #[test]
