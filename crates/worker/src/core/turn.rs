@@ -14,15 +14,19 @@ use protocol::result::cut_middle;
 use protocol::stats::Stats;
 use protocol::status::{Completion, StopReason};
 use protocol::text::{Frame, FrameKind, Prompts};
-use protocol::tool::parse_text;
-use protocol::tool::worker::{FINISH_TASK, FinishTaskParams};
 
 use crate::core::deadline::TimeSpent;
-use crate::core::loop_guard::{Effect, LoopGuard, LoopVerdict, fingerprint};
-use crate::core::policy::{Manner, Policy};
+use crate::core::loop_guard::LoopGuard;
+use crate::core::policy::Policy;
 use crate::core::tally::Counts;
 use crate::model::{FinishKind, ModelError, ModelErrorKind, ModelReply};
-use crate::tools::Tally;
+
+mod calls;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use step::{Action, CallResult, Input, Rules};
 
 /// Calls that run side by side at most; more of one turn follow in further groups.
 pub const CALLS_SIDE_BY_SIDE_MAX: usize = 8;
@@ -33,77 +37,6 @@ pub const MESSAGES_WAITING_MAX: usize = 1_000;
 pub const MESSAGE_IDS_REMEMBERED_MAX: usize = 10_000;
 /// A text that stands in for a report, in bytes: what a report of the greatest length may take.
 const TEXT_AS_REPORT_BYTES_MAX: usize = REPORT_CHARS_MAX * 4;
-
-/// The bounds of a run that count turns and tokens; time is the deadline's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// What a turn without a call means.
-    pub completion: Completion,
-    /// Answers of the model.
-    pub max_turns: u32,
-    /// Tokens; none is no limit.
-    pub max_total_tokens: Option<u64>,
-}
-
-/// What one call came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CallResult {
-    /// What the model gets.
-    pub content: String,
-    /// Whether the tool succeeded.
-    pub succeeded: bool,
-    /// What it counts as.
-    pub tally: Tally,
-    /// See [`fingerprint`]; made of the whole result, before any of it went to a file.
-    pub print: u64,
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Input {
-    /// The run begins with these messages.
-    Begin(Vec<Message>),
-    /// The model answered.
-    Reply(ModelReply),
-    /// The model failed for good.
-    ModelFailed(ModelError),
-    /// The calls of the last [`Action::Run`] have ended; one result for each, in its order.
-    Results(Vec<CallResult>),
-    /// Messages of others came.
-    Delivered(Vec<DeliveredMessage>),
-    /// The leader wants the run to come to its end.
-    WrapUp {
-        /// Until the stop.
-        seconds_left: u64,
-    },
-    /// The run is stopped.
-    Stop(StopReason),
-}
-
-/// What to do.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// Put a message at the end of the conversation, and on the disk.
-    Append {
-        /// The message.
-        message: Message,
-        /// The delivered messages that it carries.
-        message_ids: Vec<String>,
-    },
-    /// Say again that these are in the journal: they were delivered once more.
-    Acknowledge(Vec<String>),
-    /// Ask the model; its answer is the next input.
-    Ask,
-    /// Run these calls side by side; their results are the next input.
-    Run(Vec<ToolCall>),
-    /// Wait for a message.
-    Rest {
-        /// What the model said last.
-        text: String,
-    },
-    /// The run is over.
-    End(Outcome),
-}
 
 #[derive(Debug)]
 enum Phase {
@@ -277,110 +210,6 @@ impl Machine {
         }
     }
 
-    /// Answers the calls that may not run, up to the next group that may.
-    fn go_on_calling(&mut self, time: TimeSpent, actions: &mut Vec<Action>) {
-        let Phase::Calling { running, waiting } = &mut self.phase else {
-            return;
-        };
-        while let Some(call) = waiting.front() {
-            let name = &call.function.name;
-            match self.policy.check(name, &self.prompts) {
-                Err(error) => {
-                    if !running.is_empty() {
-                        break;
-                    }
-                    let content = error.to_result().to_string();
-                    let print = fingerprint(name, &call.function.arguments, &content);
-                    self.guard.observe(name, print, Effect::None);
-                    append(Message::tool(call.id.clone(), content), actions);
-                    waiting.pop_front();
-                }
-                Ok(Manner::Alone) => {
-                    if running.is_empty() {
-                        running.extend(waiting.pop_front());
-                    }
-                    break;
-                }
-                Ok(Manner::SideBySide) => {
-                    running.extend(waiting.pop_front());
-                    if running.len() == CALLS_SIDE_BY_SIDE_MAX {
-                        break;
-                    }
-                }
-            }
-        }
-        if !running.is_empty() {
-            actions.push(Action::Run(running.clone()));
-            return;
-        }
-        match self.guard.end_turn() {
-            LoopVerdict::Fine => {}
-            LoopVerdict::Warn { tool, count } => {
-                append(
-                    Message::user(self.prompts.loop_warning(&tool, count)),
-                    actions,
-                );
-            }
-            LoopVerdict::Stop { .. } => {
-                self.end_without_report(StopReason::LoopDetected, actions);
-                return;
-            }
-        }
-        self.boundary(time, actions);
-    }
-
-    fn results(&mut self, results: Vec<CallResult>, time: TimeSpent, actions: &mut Vec<Action>) {
-        let Phase::Calling { running, .. } = &mut self.phase else {
-            return;
-        };
-        let calls = std::mem::take(running);
-        let mut results = results.into_iter();
-        for call in calls {
-            let result = results.next().unwrap_or_else(|| lost_result(&call));
-            let looks_only = self
-                .policy
-                .check(&call.function.name, &self.prompts)
-                .is_ok_and(|manner| manner == Manner::SideBySide);
-            let effect = if result.succeeded && !looks_only {
-                Effect::Changed
-            } else {
-                Effect::None
-            };
-            self.guard
-                .observe(&call.function.name, result.print, effect);
-            self.counts.call(result.tally);
-            append(Message::tool(call.id.clone(), result.content), actions);
-            if call.function.name == FINISH_TASK
-                && result.succeeded
-                && let Ok(report) = parse_text::<FinishTaskParams>(&call.function.arguments)
-            {
-                self.report(report, actions);
-                return;
-            }
-        }
-        self.go_on_calling(time, actions);
-    }
-
-    /// The first report counts; whatever follows it in its turn is answered but not run.
-    fn report(&mut self, report: FinishTaskParams, actions: &mut Vec<Action>) {
-        if let Phase::Calling { waiting, .. } = &mut self.phase {
-            for call in std::mem::take(waiting) {
-                let why = if call.function.name == FINISH_TASK {
-                    self.prompts.finish_ignored()
-                } else {
-                    self.prompts.cancelled_after_finish()
-                };
-                append(cancelled(&call, why), actions);
-            }
-        }
-        let outcome = Outcome {
-            success: report.success,
-            summary: report.summary,
-            stop_reason: (!report.success).then_some(StopReason::ReportedFailure),
-        };
-        self.end(outcome, actions);
-    }
-
     fn model_failed(&mut self, error: &ModelError, actions: &mut Vec<Action>) {
         if !matches!(self.phase, Phase::Asking) {
             return;
@@ -526,19 +355,3 @@ fn cancelled(call: &ToolCall, why: String) -> Message {
     let error = ToolError::new(ErrorCode::Cancelled, why);
     Message::tool(call.id.clone(), error.to_result().to_string())
 }
-
-/// Stands in where the driver brought fewer results than calls, so that no call stays open.
-fn lost_result(call: &ToolCall) -> CallResult {
-    let content = ToolError::new(ErrorCode::Internal, "the result of this call was lost")
-        .to_result()
-        .to_string();
-    CallResult {
-        print: fingerprint(&call.function.name, &call.function.arguments, &content),
-        content,
-        succeeded: false,
-        tally: Tally::default(),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -2,65 +2,22 @@
 
 use std::sync::Arc;
 
-use protocol::channel::ProgressParams;
-use protocol::conversation::{ConversationFile, Message, Outcome, ToolCall};
-use protocol::limits::OUTPUT_TAIL_BYTES_MAX;
-use protocol::result::tail;
-use protocol::stats::Stats;
+use protocol::conversation::{Message, Outcome, ToolCall};
 use protocol::status::Status;
 use protocol::text::{ActionKind, Prompts};
 use tokio::sync::mpsc;
 
-use crate::core::deadline::TimeSpent;
 use crate::core::turn::{Action, Input, Machine};
 use crate::exit::{Ended, StopCause};
-use crate::io::record::Saver;
-use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest, OfferedTool};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, OfferedTool};
 use crate::run::caught::caught;
-use crate::run::report::Reporter;
+use crate::run::live::{Beside, Live};
 use crate::run::session::Session;
 use crate::run::toolbox::Toolbox;
-use crate::run::watch::Aside;
 
-/// Between two signs of life while nothing else is told, in ticks of a second.
-const HEARTBEAT_TICKS: u32 = 5;
 /// A model call that gave up for lack of time, although the deadline moved on meanwhile, is made
 /// again when at least so much is left.
 const ASK_AGAIN_LEFT_MS_MIN: u64 = 1_000;
-
-/// What the agent does now, as others see it.
-#[derive(Debug)]
-struct Live {
-    state: Status,
-    action: String,
-    tail: String,
-}
-
-impl Live {
-    fn progress(&self, stats: Stats) -> ProgressParams {
-        ProgressParams {
-            stats,
-            last_action: self.action.clone(),
-            state: self.state,
-            output_tail: self.tail.clone(),
-        }
-    }
-
-    fn printed(&mut self, text: &str) {
-        self.tail.push_str(text);
-        self.keep_end();
-    }
-
-    fn printed_anew(&mut self, text: &str) {
-        self.tail = tail(text, OUTPUT_TAIL_BYTES_MAX).to_owned();
-    }
-
-    fn keep_end(&mut self) {
-        if self.tail.len() > OUTPUT_TAIL_BYTES_MAX {
-            self.tail = tail(&self.tail, OUTPUT_TAIL_BYTES_MAX).to_owned();
-        }
-    }
-}
 
 /// What is to be done after a step.
 enum Next {
@@ -119,7 +76,8 @@ impl Agent {
             runtime_seconds = stats.runtime_seconds,
             "the run is over"
         );
-        self.session.finish(outcome, cause, stats).await
+        let last = self.live.progress(stats);
+        self.session.finish(outcome, cause, last).await
     }
 
     async fn converse(&mut self, first: Vec<Message>) -> (Outcome, Option<StopCause>) {
@@ -332,61 +290,6 @@ impl Agent {
         self.live.action = action;
         let stats = self.machine.stats(self.session.watch.time());
         self.session.reporter.progress(&self.live.progress(stats));
-    }
-}
-
-/// What goes on beside a model call or a tool: signs of life, and the conversation's file.
-struct Beside<'a> {
-    machine: &'a Machine,
-    conversation: &'a ConversationFile,
-    saver: &'a mut Saver,
-    live: &'a mut Live,
-    reporter: &'a mut Reporter,
-    /// Texts, while a model is waited for.
-    waiting: Option<&'a Prompts>,
-    ticks: u32,
-}
-
-impl Beside<'_> {
-    fn happened(&mut self, aside: Aside, time: TimeSpent, now_ms: u64) -> Result<(), StopCause> {
-        match aside {
-            Aside::Model(ModelEvent::Sent { .. }) => self.live.tail.clear(),
-            Aside::Model(ModelEvent::Text(text)) => {
-                self.live.printed(&text);
-                self.progress(time);
-            }
-            Aside::Model(ModelEvent::Retry {
-                attempt,
-                why,
-                pause,
-            }) => {
-                if let Some(prompts) = self.waiting {
-                    self.live.action = prompts.action(ActionKind::Retrying, "");
-                }
-                self.progress(time);
-                self.reporter.retry(attempt, &why, pause)?;
-            }
-            Aside::Tick => {
-                self.ticks += 1;
-                self.saver
-                    .save_if_due(self.conversation, now_ms)
-                    .map_err(StopCause::Record)?;
-                if self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
-                    if let Some(prompts) = self.waiting {
-                        // Whoever looks can tell a slow model from an agent that hangs.
-                        let thinking = prompts.action(ActionKind::Thinking, "");
-                        self.live.action = format!("{thinking} ({} s)", self.ticks);
-                    }
-                    self.progress(time);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn progress(&mut self, time: TimeSpent) {
-        let stats = self.machine.stats(time);
-        self.reporter.progress(&self.live.progress(stats));
     }
 }
 

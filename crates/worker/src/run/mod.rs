@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod begin;
 pub mod caught;
+mod live;
 pub mod prepare;
 pub mod report;
 pub mod result;

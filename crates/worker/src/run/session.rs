@@ -26,13 +26,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// Ends the run: first its files, then the word to its leader.
+    /// Ends the run: first its files, then the word to its leader. `last` is where the agent
+    /// stood.
     pub async fn finish(
         mut self,
         outcome: Outcome,
         cause: Option<StopCause>,
-        stats: Stats,
+        last: ProgressParams,
     ) -> Ended {
+        let stats = last.stats;
         let mut ended = Ended {
             outcome,
             cause,
@@ -55,12 +57,7 @@ impl Session {
                 ended.cause = Some(StopCause::Record(error));
             }
         }
-        self.reporter.progress(&ProgressParams {
-            stats,
-            last_action: String::new(),
-            state: Status::Stopping,
-            output_tail: String::new(),
-        });
+        self.reporter.progress(&last);
         self.reporter.finished(&ended.outcome, stats).await;
         ended
     }
@@ -77,6 +74,12 @@ impl Session {
             summary,
             stop_reason: Some(reason),
         };
-        self.finish(outcome, cause, Stats::default()).await
+        let nothing = ProgressParams {
+            stats: Stats::default(),
+            last_action: String::new(),
+            state: Status::Running,
+            output_tail: String::new(),
+        };
+        self.finish(outcome, cause, nothing).await
     }
 }

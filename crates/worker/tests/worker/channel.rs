@@ -200,8 +200,7 @@ fn junk_is_survived_and_requests_are_answered() {
 
 #[test]
 fn the_deadline_is_the_workers_own_too_and_moves_with_the_leaders_word() {
-    // The agent is in a command, which goes on when there is more time than at first.
-    let place = place(json!([runs("sleep 600")]));
+    let place = place(json!([runs("sleep 600"), slow(says("never"), MINUTES_MS)]));
     let start = Instant::now();
     let mut leader = FakeLeader::welcome(&place, 1_000);
     leader.notify(DEADLINE, json!({"remaining_ms": 3_000, "paused": false}));
@@ -361,4 +360,25 @@ fn a_leader_that_does_not_read_delays_no_deadline() {
     writeln!(worker.0.stdin.as_mut().unwrap(), "{welcome}").unwrap();
     assert_eq!(worker.end().code(), Some(124));
     assert_eq!(place.conversation().status, Status::TimedOut);
+}
+
+#[test]
+fn an_agent_that_waits_for_its_model_gives_signs_of_life_and_has_few_threads() {
+    let place = place(waiting());
+    let mut leader = FakeLeader::welcome(&place, MINUTES_MS);
+    let sign = leader.hear_that("a sign of life", |frame| {
+        frame["params"]["stats"]["runtime_seconds"]
+            .as_u64()
+            .is_some_and(|seconds| seconds >= 4)
+    });
+    let action = sign["params"]["last_action"].as_str().unwrap();
+    assert!(
+        action.contains("model") && action.contains(" s)"),
+        "{action}"
+    );
+    assert_eq!(sign["params"]["state"], "running");
+    let tasks = format!("/proc/{}/task", leader.worker.0.id());
+    assert!(std::fs::read_dir(tasks).unwrap().count() <= 2);
+    leader.notify(STOP, json!({"reason": "terminated", "grace_ms": 0}));
+    assert_eq!(leader.end(), Some(1));
 }

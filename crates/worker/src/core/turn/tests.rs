@@ -5,6 +5,8 @@ use protocol::stats::TokenUsage;
 use protocol::status::Language;
 
 use super::*;
+use crate::core::loop_guard::fingerprint;
+use crate::tools::Tally;
 
 const EARLY: TimeSpent = TimeSpent {
     elapsed_ms: 0,
