@@ -56,3 +56,28 @@ pub(crate) const LARGE_HEAD_CHARS: usize = 8_000;
 pub(crate) const LARGE_TAIL_CHARS: usize = 12_000;
 /// Numbers tried for a file of a long result.
 pub(crate) const LARGE_FILES_MAX: u32 = 100_000;
+
+/// Matches shown when the model says nothing.
+pub(crate) const SEARCH_RESULTS_DEFAULT: usize = 100;
+/// Characters shown of a line that matches.
+pub(crate) const SEARCH_LINE_CHARS_MAX: usize = 300;
+/// Bytes shown before the match in a line that is too long to be shown whole.
+pub(crate) const SEARCH_BEFORE_BYTES: usize = 100;
+/// Characters of all lines of one answer.
+pub(crate) const SEARCH_CHARS_MAX: usize = 24_000;
+/// Matches counted beyond those shown.
+pub(crate) const SEARCH_COUNTED_MAX: u64 = 100_000;
+/// Bytes of a file of ignore rules; a directory with a longer one is left out.
+pub(crate) const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes at the start of a file that decide its encoding.
+pub(crate) const SEARCH_SNIFF_BYTES: usize = 64 * 1024;
+/// Names visited in one search.
+pub(crate) const SEARCH_ENTRIES_MAX: u64 = 1_000_000;
+/// Bytes read in one search.
+pub(crate) const SEARCH_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// One line, as the search is willing to hold it, in bytes.
+pub(crate) const SEARCH_HEAP_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A compiled pattern, in bytes.
+pub(crate) const SEARCH_PATTERN_BYTES_MAX: usize = 10 * 1024 * 1024;
+/// The longest that one search may take, in seconds.
+pub(crate) const SEARCH_SECONDS_MAX: u64 = 30;

@@ -8,6 +8,7 @@ use super::edit_file::EditFile;
 use super::finish_task::FinishTask;
 use super::read_file::ReadFile;
 use super::run_command::RunCommand;
+use super::search_workspace::SearchWorkspace;
 use super::write_file::WriteFile;
 use crate::model::OfferedTool;
 
@@ -17,6 +18,7 @@ pub fn all() -> Vec<Box<dyn Tool>> {
         Box::new(ReadFile),
         Box::new(WriteFile),
         Box::new(EditFile),
+        Box::new(SearchWorkspace),
         Box::new(RunCommand),
         Box::new(FinishTask),
     ]
@@ -50,6 +52,13 @@ mod tests {
         let names: Vec<&str> = offered.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["read_file", "finish_task"]);
         assert!(offered.iter().all(|tool| !tool.description.is_empty()));
+    }
+
+    #[test]
+    fn every_tool_of_the_protocol_is_there_in_its_order() {
+        let names: Vec<&str> = all().iter().map(|tool| tool.name()).collect();
+        let wanted: Vec<&str> = WORKER_TOOLS.iter().map(|tool| tool.name).collect();
+        assert_eq!(names, wanted);
     }
 
     #[test]

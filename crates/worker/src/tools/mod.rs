@@ -19,6 +19,8 @@ mod paths;
 mod read_file;
 mod run_command;
 mod save;
+mod search;
+mod search_workspace;
 mod subject;
 #[cfg(test)]
 mod testing;
