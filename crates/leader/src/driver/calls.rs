@@ -91,10 +91,11 @@ impl State {
             match self.number(&order) {
                 Ok(agent_id) => {
                     let ground = Arc::clone(&self.ground);
-                    self.workshop.start(move || Work::Planned {
-                        ticket,
-                        outcome: look_into(&ground, &order, agent_id).map(Box::new),
-                    });
+                    let planned = move |outcome| Work::Planned { ticket, outcome };
+                    self.workshop.start(
+                        move |error| planned(Err(error)),
+                        move || planned(look_into(&ground, &order, agent_id).map(Box::new)),
+                    );
                     return;
                 }
                 Err(error) => {

@@ -4,13 +4,11 @@
 //! A handle is cheap to clone. Dropping the future of a call gives up that call's answer and
 //! nothing else: the agents that it created go on.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::error::{ErrorCode, ToolError};
-use protocol::ids::{ConversationId, TaskId};
-use protocol::job::JOURNAL_FILE;
+use protocol::ids::ConversationId;
 use protocol::status::StopReason;
 use protocol::tool::leader::AgentRef;
 use serde_json::Value;
@@ -20,7 +18,6 @@ use crate::driver::request::{
     AgentPlace, CreateAnswer, CreateOrderRequest, Origin, Reply, Request, StopMode, WaitRequest,
 };
 use crate::driver::subscription::Subscription;
-use crate::store::agent_dir::AgentDir;
 
 /// What never changes about a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,30 +167,6 @@ impl Handle {
         self.ask(|reply| Request::Locate { agent, reply })
             .await
             .unwrap_or_else(Err)
-    }
-
-    /// Opens an agent's journal to read its steps from, and says which run it must be of. No link
-    /// is followed.
-    ///
-    /// # Errors
-    /// When there is no such agent, or it has not written a journal.
-    pub async fn open_journal(&self, agent: AgentRef) -> Result<(TaskId, File), ToolError> {
-        let place = self.locate(agent).await?;
-        let workspace = self.workspace().to_path_buf();
-        let opened = tokio::task::spawn_blocking(move || {
-            let dir = AgentDir::reopen(&workspace, &place.deliverables_dir)?;
-            let (file, _) = dir.own.open_file(Path::new(JOURNAL_FILE))?;
-            Ok::<_, std::io::Error>((place.task_id, file))
-        });
-        match opened.await {
-            Ok(Ok(journal)) => Ok(journal),
-            Ok(Err(error)) => Err(ToolError::new(
-                ErrorCode::NotFound,
-                format!("the agent has no journal to read: {error}"),
-            )
-            .hint("it begins once its worker runs; a queued agent has none")),
-            Err(_) => Err(gone()),
-        }
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, ToolError> {

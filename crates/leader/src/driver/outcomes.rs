@@ -66,7 +66,7 @@ impl State {
                 end,
             } => {
                 if let Some(held) = self.agents.get(&agent) {
-                    held.dir = Some(dir);
+                    held.dir = dir;
                 }
                 let facts = Box::new(exit_facts(collected, *end));
                 self.inputs.push_back(Input::Exited { agent, facts });

@@ -1,15 +1,17 @@
 //! What is done beside the driver's task because it touches the disk, and how its outcome comes
 //! back.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use protocol::error::ToolError;
+use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::TaskId;
+use protocol::result::Deliverables;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::Ticket;
-use crate::core::input::CreateOrder;
+use crate::core::input::{CreateOrder, Evidence};
 use crate::driver::plan::Plan;
 use crate::os::process::ChildEnd;
 use crate::store::agent_dir::{AgentDir, StartFiles};
@@ -46,7 +48,7 @@ pub(super) enum Work {
     /// An ended agent's directories were read.
     Collected {
         agent: TaskId,
-        dir: AgentDir,
+        dir: Option<AgentDir>,
         collected: Collected,
         end: Box<ChildEnd>,
     },
@@ -67,17 +69,35 @@ impl Workshop {
         Workshop { outcomes }
     }
 
-    /// Runs `work` where it may block. A driver that is gone wants no outcome.
-    pub(super) fn start(&self, work: impl FnOnce() -> Work + Send + 'static) {
+    /// Runs `work` where it may block. A fault in it becomes the outcome `broken`, so that nobody
+    /// waits for ever; a driver that is gone wants no outcome.
+    pub(super) fn start(
+        &self,
+        broken: impl FnOnce(ToolError) -> Work + Send + 'static,
+        work: impl FnOnce() -> Work + Send + 'static,
+    ) {
         let outcomes = self.outcomes.clone();
-        tokio::task::spawn_blocking(move || drop(outcomes.blocking_send(work())));
+        tokio::task::spawn_blocking(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+                broken(ToolError::new(
+                    ErrorCode::Internal,
+                    "a fault inside the leader; its log has the place",
+                ))
+            });
+            drop(outcomes.blocking_send(outcome));
+        });
     }
 
     /// Makes an agent's directories and its log.
     pub(super) fn prepare(&self, plan: &Plan) {
         let (job, task) = (plan.job.clone(), plan.task.clone());
         let system_prompt = plan.system_prompt.clone();
-        self.start(move || {
+        let agent = job.task_id.clone();
+        let broken = |error| Work::Prepared {
+            agent,
+            outcome: Err(error),
+        };
+        self.start(broken, move || {
             let files = StartFiles {
                 job: &job,
                 task: &task,
@@ -96,13 +116,27 @@ impl Workshop {
 
     /// Reads what an ended agent left.
     pub(super) fn collect(&self, agent: TaskId, mut dir: AgentDir, end: Box<ChildEnd>) {
-        self.start(move || {
+        let lost = agent.clone();
+        let lost_end = end.clone();
+        let broken = move |error: ToolError| Work::Collected {
+            agent: lost,
+            dir: None,
+            collected: Collected {
+                evidence: Evidence::Bad {
+                    why: error.to_string(),
+                },
+                deliverables: Deliverables::default(),
+                warnings: Vec::new(),
+            },
+            end: lost_end,
+        };
+        self.start(broken, move || {
             let started = Instant::now();
             let budget = Duration::from_millis(LISTING_MS_MAX);
             let collected = results::collect(&mut dir, &agent, || started.elapsed() > budget);
             Work::Collected {
                 agent,
-                dir,
+                dir: Some(dir),
                 collected,
                 end,
             }
@@ -113,7 +147,9 @@ impl Workshop {
     /// the end itself stands in the event log.
     pub(super) fn conclude(&self, plan: &Plan, mut dir: AgentDir, word: FinalWord) {
         let job = plan.job.clone();
-        self.start(move || {
+        let agent = job.task_id.clone();
+        let broken = |_| Work::Concluded { agent };
+        self.start(broken, move || {
             if let Err(error) = results::conclude(&mut dir, &job, &word) {
                 let place: PathBuf = job.workspace.join(&job.deliverables_dir);
                 tracing::warn!(

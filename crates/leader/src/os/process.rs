@@ -71,7 +71,7 @@ pub enum WaitStatus {
 }
 
 /// Everything about a child's end.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ChildEnd {
     /// The verdict.
     pub status: WaitStatus,

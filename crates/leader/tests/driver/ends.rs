@@ -378,14 +378,14 @@ async fn an_agent_that_removes_its_directory_ends_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_files_are_counted_in_time() {
+async fn many_files_are_counted_and_the_list_is_cut() {
     let bench = Bench::new(&format!(
-        "hello; mkdir \"$out/n\"; cd \"$out/n\"; seq 1 100000 | xargs touch; {DONE}; finished true 'all done'"
+        "hello; mkdir \"$out/n\"; cd \"$out/n\"; seq 1 20000 | xargs touch; {DONE}; finished true 'all done'"
     ))
     .await;
     let result = bench.run(agent("d1")).await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
-    assert_eq!(result.deliverables_count, Some(100_000));
+    assert_eq!(result.deliverables_count, Some(20_000));
     assert_eq!(result.deliverables_files.len(), 1_000);
     assert!(result.deliverables_truncated);
     bench.end().await;

@@ -48,7 +48,7 @@ alive() { exec 9>"$out/../alive"; }
 "#;
 
 /// Long enough for anything on a busy machine; never waited out when all is well.
-pub(crate) const BUDGET: Duration = Duration::from_secs(30);
+pub(crate) const BUDGET: Duration = Duration::from_secs(60);
 
 /// A running conversation.
 pub(crate) struct Bench {
@@ -76,7 +76,7 @@ pub(crate) async fn until(mut holds: impl FnMut() -> bool) -> Duration {
 }
 
 /// The jail lies in the folder above the test's own executable, once the workspace is built.
-fn jail() -> PathBuf {
+pub(crate) fn jail() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let jail = own.parent().unwrap().parent().unwrap().join("jail");
     assert!(
@@ -113,6 +113,17 @@ pub(crate) fn config(place: &Path, user: &str) -> DriverConfig {
     }
 }
 
+/// A named pipe in a workspace whose writers are the processes that called `alive`.
+pub(crate) fn alive_pipe(place: &Path) -> fs::File {
+    let pipe = place.join("alive");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(&pipe)
+        .unwrap()
+}
+
 impl Bench {
     /// A conversation whose workers run `body`.
     pub(crate) async fn new(body: &str) -> Bench {
@@ -134,13 +145,7 @@ impl Bench {
         place: tempfile::TempDir,
         config: DriverConfig,
     ) -> Result<Bench, StartError> {
-        let pipe = place.path().join("alive");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let alive = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::libc::O_NONBLOCK)
-            .open(&pipe)
-            .unwrap();
+        let alive = alive_pipe(place.path());
         let (handle, task) = Driver::start(config).await?;
         Ok(Bench {
             place,
