@@ -89,6 +89,7 @@ fn start(
     nix::unistd::setsid()
         .map_err(|errno| StepError::errno(Step::Session, errno, "make a session"))?;
     let (view, confinement) = build(plan, place);
+    hide();
     let (ends, keeper) = match (place, plan.policy.kind) {
         (Place::Tree(..), JailKind::Worker) => fork_keeper(plan, view, ends)?,
         (Place::Tree(..), JailKind::Command) | (Place::Command(_), _) => (ends, None),
@@ -96,10 +97,7 @@ fn start(
     let queue = SignalQueue::open()?;
     // SAFETY: this process has one thread, so the child may use everything it inherits.
     match unsafe { nix::unistd::fork() } {
-        Ok(ForkResult::Parent { child }) => {
-            hide();
-            Ok((u32::try_from(child.as_raw()).unwrap_or(0), queue))
-        }
+        Ok(ForkResult::Parent { child }) => Ok((u32::try_from(child.as_raw()).unwrap_or(0), queue)),
         Ok(ForkResult::Child) => {
             drop(queue);
             let scope = ScopeNeed::Wanted;
@@ -116,8 +114,9 @@ fn start(
     }
 }
 
-/// The program must not look into a process that speaks for it or holds capabilities. Not before
-/// the maps are written: a process that is not dumpable owns nothing in /proc.
+/// Hides this process and the keeper: the program must not look into one that speaks for it or holds
+/// capabilities. Not before the maps are written: a process that is not dumpable owns nothing in
+/// /proc.
 fn hide() {
     best_effort(nix::sys::prctl::set_dumpable(false));
 }
@@ -134,7 +133,6 @@ fn fork_keeper(
     match unsafe { nix::unistd::fork() } {
         Ok(ForkResult::Parent { .. }) => Ok((ends, Some(theirs))),
         Ok(ForkResult::Child) => {
-            hide();
             // It must not hold the channel, or the program could not close it.
             drop((ends, theirs));
             keeper::serve(plan, view, ours)

@@ -86,9 +86,8 @@ fn write_whole(path: &str, text: &str) -> Result<(), Errno> {
 
 /// Bounds the number of tasks in this PID namespace (Linux 6.14); gives the gap when it can't.
 ///
-/// A write acts on the writer's own namespace, whichever `/proc` it goes through. On an older
-/// kernel the file is the machine's, so the effect is looked at through the namespace's own pid
-/// numbers only by the version.
+/// A write acts on the writer's own namespace, whichever `/proc` it goes through; on an older kernel
+/// it would act on the machine, so the version decides and nothing is tried.
 pub(crate) fn cap_processes(cap: u32) -> Option<String> {
     if !kernel_has_pid_max_per_namespace() {
         return Some("no cap on the number of processes: needs Linux 6.14".to_owned());

@@ -111,7 +111,7 @@ impl Becoming<'_> {
             confinement.procs = ProcessCap::None;
             confinement.gaps.push(gap);
         }
-        // Init made itself undumpable, which hides even one's own files in /proc.
+        // Init hid itself before the fork, and with that one's own files in /proc from oneself.
         best_effort(nix::sys::prctl::set_dumpable(true));
         confinement.gaps.extend(rlimits::offer_to_oom_killer());
         caps::drop_all()?;
