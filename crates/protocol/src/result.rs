@@ -1,5 +1,7 @@
 //! What a caller gets back of an agent: the result of create, terminate, status and wait.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -169,8 +171,19 @@ pub struct WaitResult {
     pub timed_out: bool,
     /// Who has ended (or is idle), in the order in which the call named them.
     pub agents: Vec<AgentResult>,
+    /// Who has ended too, by how, where there were too many to tell all of each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub also_ended: BTreeMap<Status, Vec<String>>,
     /// Who has not.
     pub running: Vec<StillRunning>,
+    /// How many more have not, where there were too many to name.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_running: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One entry of a status answer.

@@ -13,6 +13,8 @@ use crate::core::ends::{self, EndFacts};
 use crate::core::lifecycle::End;
 use crate::core::supervisor::AgentTexts;
 
+/// Agents that a wait tells of in full to a model; others by name and status.
+const WAIT_IN_FULL_MAX: usize = 5;
 /// An error's message, a hint, and all warnings of a result that a model gets.
 const SIDE_TEXT_BYTES_MAX: usize = 1024;
 
@@ -188,19 +190,43 @@ pub fn terminated_for_model(mut result: TerminatedResult) -> TerminatedResult {
     result
 }
 
-/// Cuts a wait's result likewise: all its agents share what one result may have.
-pub fn wait_for_model(mut wait: WaitResult) -> WaitResult {
-    let count = wait.agents.len().max(1);
-    let (names, all) = (
-        limits::RESULT_NAMES_BYTES_MAX / count,
-        limits::RESULT_BYTES_MAX / count,
-    );
-    wait.agents = wait
-        .agents
-        .into_iter()
-        .map(|result| fit(result, names, all))
-        .collect();
-    wait
+/// Cuts a wait's result likewise: the first agents are told as fully as there is room, the others
+/// by name and status, so that no end goes untold.
+pub fn wait_for_model(wait: WaitResult) -> WaitResult {
+    let running = cut_running(wait.running, wait.more_running);
+    let mut in_full = wait.agents.len().min(WAIT_IN_FULL_MAX);
+    loop {
+        let (first, others) = wait.agents.split_at(in_full);
+        let mut cut = WaitResult {
+            agents: Vec::new(),
+            also_ended: wait.also_ended.clone(),
+            running: running.0.clone(),
+            more_running: running.1,
+            ..wait
+        };
+        for result in others {
+            let names = cut.also_ended.entry(result.status).or_default();
+            names.push(result.display_name.clone());
+        }
+        // Each agent adds a comma.
+        let room = limits::RESULT_BYTES_MAX.saturating_sub(json_bytes(&cut) + in_full);
+        let share = room / in_full.max(1);
+        let names = limits::RESULT_NAMES_BYTES_MAX.min(share / 4);
+        let agents = first.iter().cloned();
+        cut.agents = agents.map(|result| fit(result, names, share)).collect();
+        if in_full == 0 || json_bytes(&cut) <= limits::RESULT_BYTES_MAX {
+            return cut;
+        }
+        in_full -= 1;
+    }
+}
+
+/// Those who have not ended, as far as there is room for them, and how many more there are.
+fn cut_running(mut running: Vec<StillRunning>, more: u64) -> (Vec<StillRunning>, u64) {
+    let all = running.len();
+    cut_list(&mut running, limits::RESULT_NAMES_BYTES_MAX);
+    let left_out = (all - running.len()) as u64;
+    (running, more + left_out)
 }
 
 /// Cuts a result to `names_bytes` of names and `all_bytes` of JSON, as far as fields of bounded

@@ -1,8 +1,10 @@
 //! Results as callers get them, at their limits.
 
+use std::collections::BTreeMap;
+
 use protocol::error::{ErrorCode, ToolError};
 use protocol::limits::{RESULT_BYTES_MAX, RESULT_NAMES_BYTES_MAX, RESULT_NAMES_MAX};
-use protocol::result::{AgentResult, SkippedFile, WaitResult};
+use protocol::result::{AgentResult, SkippedFile, StillRunning, WaitResult};
 use protocol::status::Status;
 
 use super::*;
@@ -101,28 +103,60 @@ fn names_stop_at_their_limit_and_the_count_is_true() {
     assert_eq!(for_model(listed).deliverables_count, Some(100_000));
 }
 
-#[test]
-fn the_agents_of_one_wait_share_one_limit() {
-    let wait = WaitResult {
+fn many_ended(count: u32) -> WaitResult {
+    WaitResult {
         success: true,
         timed_out: false,
-        agents: vec![
-            AgentResult {
+        agents: (1..=count)
+            .map(|number| AgentResult {
+                display_name: format!("Sub-agent {number}"),
+                summary: "固".repeat(200),
                 result_summary: "long ".repeat(5_000),
                 deliverables_files: vec!["some/name".to_owned(); 900],
                 ..plain()
+            })
+            .collect(),
+        also_ended: BTreeMap::new(),
+        running: vec![
+            StillRunning {
+                agent_id: protocol::ids::AgentId::FIRST,
+                role_id: None,
+                display_name: "x".repeat(70),
+                status: Status::Running,
             };
-            5
+            usize::try_from(count).unwrap()
         ],
-        running: Vec::new(),
-    };
-    let cut = wait_for_model(wait);
-    let bytes = serde_json::to_string(&cut).unwrap().len();
-    assert!(bytes <= RESULT_BYTES_MAX + 100, "{bytes}");
-    assert!(
-        cut.agents
+        more_running: 0,
+    }
+}
+
+#[test]
+fn the_agents_of_one_wait_share_one_limit_and_no_end_goes_untold() {
+    for count in [0, 1, 2, 5, 6, 20, 99] {
+        let cut = wait_for_model(many_ended(count));
+        let bytes = serde_json::to_string(&cut).unwrap().len();
+        assert!(bytes <= RESULT_BYTES_MAX, "{bytes} of {count}");
+        let mut told: Vec<&str> = cut
+            .agents
             .iter()
-            .all(|result| result.deliverables_count == Some(900))
+            .map(|result| result.display_name.as_str())
+            .collect();
+        told.extend(cut.also_ended.values().flatten().map(String::as_str));
+        let expected: Vec<String> = (1..=count)
+            .map(|number| format!("Sub-agent {number}"))
+            .collect();
+        assert_eq!(told, expected);
+        let running = cut.running.len() as u64 + cut.more_running;
+        assert_eq!(running, u64::from(count));
+        assert!(count == 0 || !cut.agents.is_empty());
+        for result in &cut.agents {
+            assert_eq!(result.deliverables_count, Some(900));
+        }
+    }
+    let one = wait_for_model(many_ended(1));
+    assert!(
+        one.agents[0].result_summary.len() > 3_000,
+        "one agent has the room of all"
     );
 }
 

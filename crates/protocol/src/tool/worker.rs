@@ -284,6 +284,8 @@ mod tests {
         assert!(edit("a", "b").is_ok());
         assert!(edit("", "b").is_err());
         assert!(edit("a", "a").is_err());
-        assert!(parse_params::<EditFileParams>(json!({"file_path": "f", "replacements": []})).is_err());
+        assert!(
+            parse_params::<EditFileParams>(json!({"file_path": "f", "replacements": []})).is_err()
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The calls that create, end and wait for agents, and how they are answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::error::{ErrorCode, ToolError};
@@ -182,7 +183,9 @@ impl Supervisor {
             success: true,
             timed_out,
             agents: Vec::new(),
+            also_ended: BTreeMap::new(),
             running: Vec::new(),
+            more_running: 0,
         };
         let mut told = Vec::new();
         for index in agents {
