@@ -139,9 +139,7 @@ impl Becoming<'_> {
         match (scope::restrict(), self.scope) {
             (Ok(()), _) => Ok(()),
             (Err(error), ScopeNeed::Wanted) => {
-                confinement
-                    .gaps
-                    .push(format!("processes outside can be signalled: {error}"));
+                confinement.gaps.push(format!("{NO_SHIELD}: {error}"));
                 Ok(())
             }
             (Err(error), ScopeNeed::Mandatory) => Err(StepError::new(
@@ -151,6 +149,10 @@ impl Becoming<'_> {
         }
     }
 }
+
+/// What is lost without Landlock's scopes.
+const NO_SHIELD: &str =
+    "no shield for signals and abstract sockets, which needs Landlock as of Linux 6.12";
 
 /// At most so many gaps, the last one telling how many were left out.
 fn shortened(mut gaps: Vec<String>) -> Vec<String> {

@@ -100,6 +100,9 @@ fn hint(step: Step, errno: Errno) -> Option<&'static str> {
         (Step::Fork, Errno::EAGAIN) => {
             Some("too many processes; end some or raise the process cap")
         }
+        (Step::Fork | Step::LeaderWatch, Errno::ENOSYS) => {
+            Some("pidfds need Linux 5.3 or newer, and no filter against them")
+        }
         (_, Errno::EMFILE | Errno::ENFILE) => Some("too many open files; raise `ulimit -n`"),
         _ => None,
     }

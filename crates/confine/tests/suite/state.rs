@@ -164,6 +164,19 @@ fn the_process_cap_holds_for_every_user_where_the_namespace_has_one() {
 }
 
 #[test]
+fn a_program_can_not_look_into_init_and_keeper() {
+    for user in users() {
+        // What a process may not look into gives neither its environment nor its root.
+        let script = "for pid in 1 2; do for what in environ root/ fd/0 mem; do \
+                      cat /proc/$pid/$what >/dev/null 2>&1 && echo saw $pid $what; \
+                      ls /proc/$pid/$what >/dev/null 2>&1 && [ $what = root/ ] && echo in $pid; \
+                      done; done; cat /proc/self/environ >/dev/null && echo done";
+        let end = start_script(user, &exactly(Rung::Pidns), script).finish();
+        assert_eq!(end.output, "done\n", "{user:?}");
+    }
+}
+
+#[test]
 fn require_above_what_is_tried_is_refused_by_the_policy() {
     let mut command = Command::new(jail());
     command.args([
