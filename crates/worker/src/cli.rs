@@ -14,11 +14,13 @@ use crate::run::prepare::Wanted;
 
 /// Run one agent on one task, alone or under a leader
 ///
-/// The agent works in the workspace with the model and the tools that it is given, until it
-/// reports, is stopped or runs out of time. Its conversation, and everything that it was started
-/// with, lie in `.subagent/` of its deliverables dir. Progress goes to stderr.
+/// The agent works in the workspace with the model and the tools that it is given,
+/// until it reports, is stopped or runs out of time. Its conversation, and everything
+/// that it was started with, lie in `.subagent/` of its deliverables dir. Progress goes
+/// to stderr.
 #[derive(Debug, Parser)]
-#[command(name = "worker", version, group = ArgGroup::new("what").required(true))]
+#[command(name = "worker", version, verbatim_doc_comment)]
+#[command(group = ArgGroup::new("what").required(true))]
 pub struct Cli {
     /// Take the task from this file
     ///
@@ -45,8 +47,7 @@ pub struct Cli {
     pub alone: Alone,
     /// Choose what to print on stdout
     ///
-    /// `text` prints nothing there, `json` one object at the end, `stream-json` one object a
-    /// line as things happen, the result last.
+    /// Progress for people goes to stderr in any case.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub output_format: OutputFormat,
     /// Print the resolved job, prompts and tools as JSON, and run nothing
@@ -75,9 +76,9 @@ pub struct Alone {
     pub workspace: Option<PathBuf>,
     /// Deliver into this directory, relative to the workspace
     ///
-    /// It must be empty or not exist. Default: sub_agent_results/agent_N, with the agent's
-    /// number.
-    #[arg(long, value_name = "DIR")]
+    /// It must be empty or not exist.
+    /// Default: sub_agent_results/agent_N, with the agent's number.
+    #[arg(long, value_name = "DIR", verbatim_doc_comment)]
     pub deliverables_dir: Option<PathBuf>,
     /// Use the deliverables dir although it holds something
     #[arg(long)]
@@ -97,10 +98,10 @@ pub struct Alone {
     pub agent: Option<String>,
     /// Choose the model
     ///
-    /// A key of [models] in muster.toml, URL#NAME for a server that speaks chat completions, or
-    /// script:FILE for a file of replies. Default: `default_model`, the only configured one, or
-    /// one that the environment tells, such as OPENAI_API_KEY.
-    #[arg(long, value_name = "KEY|URL#NAME")]
+    /// A key of [models] in muster.toml, URL#NAME for a server that speaks chat
+    /// completions, or script:FILE for a file of replies. Default: `default_model`, the
+    /// only configured one, or one that the environment tells, such as OPENAI_API_KEY.
+    #[arg(long, value_name = "KEY|URL#NAME", verbatim_doc_comment)]
     pub model: Option<String>,
     /// Choose how hard the model is to think
     ///
@@ -126,13 +127,13 @@ pub struct Alone {
 
 fn timeout_help() -> String {
     format!(
-        "Stop after so many seconds, 1 to {TIMEOUT_SECONDS_MAX} unless configured otherwise \
+        "Stop after so many seconds, 1 to {TIMEOUT_SECONDS_MAX} or as configured \
          [default: {TIMEOUT_SECONDS_DEFAULT}]"
     )
 }
 
 fn turns_help() -> String {
-    format!("Stop after so many answers of the model, 1 or more [default: {MAX_TURNS_DEFAULT}]")
+    format!("Stop after so many answers of the model [default: {MAX_TURNS_DEFAULT}]")
 }
 
 /// How a worker hears from its leader.
@@ -298,8 +299,10 @@ mod tests {
         for (code, meaning) in WORKER_TABLE {
             assert!(help.contains(&format!("{code:>3}  {meaning}")), "{help}");
         }
-        for line in command().render_help().to_string().lines() {
-            assert!(line.len() < 200, "{line}");
+        for help in [command().render_help(), command().render_long_help()] {
+            for line in help.to_string().lines() {
+                assert!(line.chars().count() <= 125, "{line}");
+            }
         }
         command().debug_assert();
     }

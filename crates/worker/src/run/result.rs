@@ -2,14 +2,17 @@
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::JobSpec;
-use protocol::result::AgentResult;
-use protocol::status::Status;
+use protocol::result::{AgentResult, cut_middle};
+use protocol::status::{Status, StopReason};
 use protocol::text::Prompts;
 use serde_json::json;
 
 use crate::exit::{Ended, end_status};
 use crate::io::deliverables;
 use crate::run::report::Reporter;
+
+/// What went wrong, as the error of a result quotes it.
+const ERROR_TEXT_BYTES_MAX: usize = 1024;
 
 /// Makes the result of a run that has ended.
 pub fn agent_result(
@@ -65,9 +68,24 @@ fn failure(job: &JobSpec, ended: &Ended, status: Status) -> Option<ToolError> {
         .outcome
         .stop_reason
         .map_or("no reason is known", |reason| reason.as_str());
-    let name = &job.display_name;
+    let mut message = format!("{} ended without success: {reason}", job.display_name);
+    // For these the outcome's text is what went wrong, and not what the agent said.
+    if let Some(
+        StopReason::ModelError
+        | StopReason::DiskLimit
+        | StopReason::BadResultFile
+        | StopReason::ProtocolError,
+    ) = ended.outcome.stop_reason
+    {
+        message.push_str(": ");
+        message.push_str(&cut_middle(
+            &ended.outcome.summary,
+            ERROR_TEXT_BYTES_MAX,
+            "",
+        ));
+    }
     Some(
-        ToolError::new(code, format!("{name} ended without success: {reason}"))
+        ToolError::new(code, message)
             .hint("result_summary has its last words; what it delivered so far is kept"),
     )
 }

@@ -482,6 +482,25 @@ fn messages_wait_for_the_boundary_and_a_second_delivery_adds_nothing() {
 }
 
 #[test]
+fn messages_beyond_the_bound_are_not_acknowledged() {
+    let (mut run, _) = Run::new(Completion::FinishTask);
+    let many: Vec<DeliveredMessage> = (0..=MESSAGES_WAITING_MAX)
+        .map(|n| message(&format!("m{n}"), "x"))
+        .collect();
+    let last = many.last().cloned().unwrap();
+    run.step(Input::Delivered(many), EARLY);
+    run.calls(&[("r", "read_file", "{}")]);
+    run.answers(&["text"]);
+    assert_eq!(run.acknowledged.len(), MESSAGES_WAITING_MAX);
+    assert!(!run.acknowledged.contains(&last.id));
+    // Its sender delivers it again, and now there is room.
+    run.step(Input::Delivered(vec![last.clone()]), EARLY);
+    run.calls(&[("r", "read_file", "{}")]);
+    run.answers(&["other text"]);
+    assert_eq!(run.acknowledged.last(), Some(&last.id));
+}
+
+#[test]
 fn a_message_keeps_an_agent_from_ending_with_its_text() {
     let (mut run, _) = Run::new(Completion::FinalText);
     run.step(Input::Delivered(vec![message("m1", "one more")]), EARLY);

@@ -389,3 +389,127 @@ async fn sleep_until(due: Option<tokio::time::Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A channel over two sockets; the leader's ends come back too.
+    fn channel() -> (
+        Leader,
+        mpsc::Receiver<FromLeader>,
+        UnixStream,
+        BufReader<UnixStream>,
+    ) {
+        let (theirs, input) = UnixStream::pair().unwrap();
+        let (output, hears) = UnixStream::pair().unwrap();
+        let (leader, events) = open(input.into(), output.into()).unwrap();
+        (leader, events, theirs, BufReader::new(hears))
+    }
+
+    /// Reads lines up to and with the one of this method, on a thread of its own.
+    async fn hear_until(
+        mut hears: BufReader<UnixStream>,
+        method: &'static str,
+    ) -> (Vec<String>, BufReader<UnixStream>) {
+        tokio::task::spawn_blocking(move || {
+            let mut lines = Vec::new();
+            loop {
+                let mut line = String::new();
+                assert_ne!(
+                    hears.read_line(&mut line).unwrap(),
+                    0,
+                    "{method} never came"
+                );
+                let last = line.contains(&format!("\"{method}\""));
+                lines.push(line);
+                if last {
+                    return (lines, hears);
+                }
+            }
+        })
+        .await
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_does_not_read_costs_texts_and_nothing_else() {
+        let (leader, _events, _theirs, hears) = channel();
+        let text = "x".repeat(1024 * 1024);
+        for n in 0..20 {
+            leader.notify_spare("text", json!({"n": n, "text": text}));
+            leader.notify("must", json!({ "n": n }));
+            // Lets the task take it, so that its queue and not this loop decides.
+            tokio::task::yield_now().await;
+        }
+        leader.notify_last("last", json!({}));
+        let (lines, _hears) = hear_until(hears, "last").await;
+        let count = |method: &str| {
+            let wanted = format!("\"method\":\"{method}\"");
+            lines.iter().filter(|line| line.contains(&wanted)).count()
+        };
+        assert_eq!(count("must"), 20);
+        let texts = count("text");
+        let most = QUEUE_BYTES_MAX / text.len() + 1;
+        assert!((1..=most).contains(&texts), "{texts} of {most}");
+    }
+
+    #[tokio::test]
+    async fn the_last_progress_goes_before_the_last_word() {
+        let (leader, _events, _theirs, hears) = channel();
+        for n in 0..50 {
+            leader.progress(ProgressParams {
+                stats: protocol::stats::Stats::default(),
+                last_action: format!("step {n}"),
+                state: protocol::status::Status::Running,
+                output_tail: String::new(),
+            });
+            tokio::task::yield_now().await;
+        }
+        leader.notify_last("last", json!({}));
+        leader.flush(Duration::from_secs(30)).await;
+        let (lines, _hears) = hear_until(hears, "last").await;
+        assert!(lines[lines.len() - 2].contains("step 49"), "{lines:?}");
+        assert!(lines.len() <= 4, "{}", lines.len());
+    }
+
+    #[tokio::test]
+    async fn more_events_than_fit_wait_and_none_is_lost() {
+        let (_leader, mut events, mut theirs, _hears) = channel();
+        let sent = EVENTS_MAX as u64 * 3;
+        let lines: String = (0..sent)
+            .map(|n| Frame::notification("agent/wrap_up", json!({ "seconds_left": n })).to_line())
+            .collect();
+        theirs.write_all(lines.as_bytes()).unwrap();
+        drop(theirs);
+        for n in 0..sent {
+            let expected = FromLeader::WrapUp { seconds_left: n };
+            assert_eq!(events.recv().await, Some(expected));
+        }
+        assert_eq!(events.recv().await, Some(FromLeader::Gone));
+    }
+
+    #[tokio::test]
+    async fn calls_that_are_open_when_the_leader_leaves_have_no_result() {
+        let (leader, mut events, theirs, mut hears) = channel();
+        let call = tokio::spawn({
+            let leader = leader.clone();
+            async move { leader.call("tools/call", json!({})).await }
+        });
+        tokio::task::spawn_blocking(move || hears.read_exact(&mut [0]).unwrap())
+            .await
+            .unwrap();
+        drop(theirs);
+        assert_eq!(call.await.unwrap(), Err(CallError::Gone));
+        assert_eq!(events.recv().await, Some(FromLeader::Gone));
+        assert_eq!(
+            leader.call("tools/call", json!({})).await,
+            Err(CallError::Gone)
+        );
+    }
+}
