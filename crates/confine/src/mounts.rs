@@ -3,7 +3,7 @@
 use std::fs::{DirBuilder, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -206,11 +206,19 @@ fn needed_under(tmp: &Path, policy: &JailPolicy, call: &ProgramCall) -> Vec<Path
     let called = arguments
         .chain([call.file()])
         .filter(|path| path.as_path() != tmp);
-    // A path that does not exist fails later under its own name.
-    let real = named
+    // A path that does not exist fails later under its own name. One that leads through a link is
+    // put back under both names, for the link itself is covered too; one with `..` in it can't be
+    // made again as it was and is put back under its real name alone.
+    let existing = named
         .chain(called)
-        .filter_map(|path| path.canonicalize().ok());
-    outermost(real.filter(|path| path.starts_with(tmp)).collect())
+        .filter_map(|path| Some((path.canonicalize().ok()?, path)));
+    let both = existing.flat_map(|(real, named)| [real, named]);
+    let plain = |path: &PathBuf| !path.components().any(|part| part == Component::ParentDir);
+    outermost(
+        both.filter(plain)
+            .filter(|path| path.starts_with(tmp))
+            .collect(),
+    )
 }
 
 /// Leaves only the paths that no other one contains.

@@ -115,6 +115,19 @@ fn what_escaped_ends_with_the_jail() {
 }
 
 #[test]
+fn a_stopped_jail_can_be_killed_with_all_that_escaped() {
+    for user in users() {
+        let mut jail = start_escapees(user, &exactly(Rung::Pidns), "read never");
+        signal(&jail.child, Signal::SIGSTOP);
+        let pid = i32::try_from(jail.child.id()).unwrap();
+        wait_until("the jail stops", || process_state(pid) == Some('T'));
+        signal(&jail.child, Signal::SIGKILL);
+        assert!(jail.live.is_empty_within(BUDGET), "{user:?}");
+        assert_eq!(jail.child.wait().unwrap().signal(), Some(9));
+    }
+}
+
+#[test]
 fn a_group_kill_is_honest_about_what_it_misses() {
     for user in users() {
         let hold = format!("printf x >&{KEEP}; read end <&{KEEP}");

@@ -86,6 +86,28 @@ fn a_script_named_by_an_argument_and_a_linked_working_directory_keep_working() {
 }
 
 #[test]
+fn a_program_behind_links_under_tmp_starts() {
+    for user in users() {
+        let directory = public_dir();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir(at("real")).unwrap();
+        crate::support::copy_executable("/bin/sh".as_ref(), &at("real/shell"));
+        std::os::unix::fs::symlink("real", at("link")).unwrap();
+        std::os::unix::fs::symlink("shell", at("real/other")).unwrap();
+        for program in [at("link/shell"), at("real/other"), at("link/other")] {
+            let words = [program.to_str().unwrap(), "-c", "exit 9"];
+            let end = crate::support::start(user, &exactly(Rung::Pidns), &words).finish();
+            assert_eq!(
+                end.status.code(),
+                Some(9),
+                "{user:?} {program:?} {:?}",
+                end.last
+            );
+        }
+    }
+}
+
+#[test]
 fn a_workspace_that_is_tmp_itself_keeps_tmp_shared_and_says_so() {
     for user in users() {
         let policy = JailPolicy {
