@@ -73,6 +73,14 @@ pub(crate) fn append(place: Place, content: &[u8]) -> Result<(), ToolError> {
     if let Kind::Other(what) = kind_of(&stat) {
         return Err(not_a_file(&shown, what));
     }
+    if stat.st_nlink > 1 {
+        // The other name may lie anywhere, also where this agent may not write.
+        return Err(ToolError::new(
+            ErrorCode::PermissionDenied,
+            format!("can't append to `{shown}`: it is a hard link, one of several names of a file"),
+        )
+        .hint("write the whole file; then it becomes one of its own"));
+    }
     let mut file = File::from(opened);
     file.write_all(content).map_err(|error| {
         // Half an appended text is worse than none; where even this fails, the error still says
@@ -318,8 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_that_does_not_fit_leaves_the_file_as_it_was() {
-        // /dev/full refuses every write, but is no regular file: the refusal must come before.
+    fn an_append_makes_the_file_or_makes_it_longer() {
         let (_keep, workspace) = workspace();
         fs::write(workspace.join("f"), "old").unwrap();
         append(place(&workspace, "f"), b" new").unwrap();

@@ -1,17 +1,20 @@
 //! `write_file`: a whole new file, or more at the end of one.
 
+use std::io::Read;
 use std::time::Duration;
 
+use protocol::error::{ErrorCode, ToolError};
 use protocol::text::{ActionKind, Prompts};
 use protocol::tool::parse_text;
 use protocol::tool::worker::{WRITE_FILE, WriteFileParams};
 use serde_json::json;
 
 use super::access::WriteAccess;
-use super::failure::Doing;
-use super::paths::resolve;
+use super::failure::{Doing, io_failure};
+use super::paths::{Kind, Place, resolve};
+use super::text::{encode, recognise};
 use super::{Tally, Tool, ToolContext, ToolFuture, ToolOutput, ToolResult};
-use super::{blocking, save, subject};
+use super::{blocking, limits, save, subject};
 
 /// The tool.
 #[derive(Debug)]
@@ -45,12 +48,12 @@ fn write(context: &ToolContext, params: &WriteFileParams) -> ToolResult {
     WriteAccess::of(context).check(&place.relative)?;
     let shown = place.shown();
     let existed = place.kind.is_some();
-    let content = params.content.as_bytes();
     let done = if params.append == Some(true) {
-        save::append(place, content)?;
+        let content = in_the_encoding_of(&place, &params.content)?;
+        save::append(place, &content)?;
         if existed { "appended" } else { "created" }
     } else {
-        save::replace(place, content)?;
+        save::replace(place, params.content.as_bytes())?;
         if existed { "replaced" } else { "created" }
     };
     Ok(ToolOutput {
@@ -58,7 +61,7 @@ fn write(context: &ToolContext, params: &WriteFileParams) -> ToolResult {
             "success": true,
             "path": shown,
             "done": done,
-            "bytes_written": content.len(),
+            "chars_written": params.content.chars().count(),
         }),
         tally: Tally {
             files_written: 1,
@@ -67,11 +70,36 @@ fn write(context: &ToolContext, params: &WriteFileParams) -> ToolResult {
     })
 }
 
+/// A text as it is to be appended to a file, so that one file never holds two encodings.
+fn in_the_encoding_of(place: &Place, content: &str) -> Result<Vec<u8>, ToolError> {
+    if place.kind != Some(Kind::File) {
+        return Ok(content.as_bytes().to_vec());
+    }
+    let shown = place.shown();
+    let (file, _) = place.open_file()?;
+    let mut start = Vec::new();
+    file.take(limits::SNIFF_BYTES_MAX as u64)
+        .read_to_end(&mut start)
+        .map_err(|error| io_failure(Doing::Read, &shown, &error))?;
+    let whole = start.len() < limits::SNIFF_BYTES_MAX;
+    let encoding = recognise(&start, whole).encoding;
+    encode(encoding, content).map_err(|character| {
+        ToolError::new(
+            ErrorCode::InvalidParameters,
+            format!(
+                "`content` has `{character}`, which the encoding of `{shown}` ({}) does not have; \
+                 nothing was written",
+                encoding.remark().unwrap_or("UTF-8")
+            ),
+        )
+        .hint("write the file anew, or convert it to UTF-8 with iconv first")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tools::testing::Ground;
-    use protocol::error::ErrorCode;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,7 +130,7 @@ mod tests {
             output,
             ToolOutput {
                 value: json!({"success": true, "path": "a/b/c.txt", "done": "created",
-                              "bytes_written": 4}),
+                              "chars_written": 2}),
                 tally: Tally {
                     files_written: 1,
                     ..Tally::default()
@@ -135,6 +163,80 @@ mod tests {
             );
         }
         assert_eq!(ground.names("."), ["run.sh", "sub_agent_results"]);
+    }
+
+    #[test]
+    fn what_is_appended_has_the_encoding_of_the_file() {
+        let ground = Ground::new();
+        for (before, after) in [
+            (&b"\xff\xfea\0"[..], &b"\xff\xfea\0\x7d\x59"[..]),
+            (b"\xc4\xe3", b"\xc4\xe3\xba\xc3"),
+            ("你".as_bytes(), "你好".as_bytes()),
+            (b"", "好".as_bytes()),
+        ] {
+            ground.file("f", before);
+            add(&ground, "f", "好").unwrap();
+            assert_eq!(ground.read("f"), after);
+        }
+        ground.file("f", b"caf\xe9\n");
+        let error = add(&ground, "f", "好").unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidParameters);
+        assert_eq!(ground.read("f"), b"caf\xe9\n");
+    }
+
+    #[test]
+    fn a_file_with_a_second_name_is_replaced_but_not_appended_to() {
+        let ground = Ground::new();
+        let victim = ground.outside.join("victim.txt");
+        fs::write(&victim, "victim").unwrap();
+        fs::hard_link(&victim, ground.path("f")).unwrap();
+        assert_eq!(
+            add(&ground, "f", "x").unwrap_err().code,
+            ErrorCode::PermissionDenied
+        );
+        assert!(put(&ground, "f", "x").is_ok());
+        assert_eq!(fs::read(&victim).unwrap(), b"victim");
+    }
+
+    const SMALL_FILES: &str = "WRITE_FILE_TEST_WITH_SMALL_FILES";
+
+    #[test]
+    fn what_does_not_fit_leaves_everything_as_it_was() {
+        if std::env::var_os(SMALL_FILES).is_some() {
+            return with_small_files();
+        }
+        // Once more in a process whose files may have 512 bytes; the signal that comes with the
+        // limit is ignored, so that writes fail as they do on a full disk.
+        let status = std::process::Command::new("/bin/sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "tools::write_file::tests::what_does_not_fit_leaves_everything_as_it_was",
+            ])
+            .env(SMALL_FILES, "1")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&status.stdout);
+        assert!(
+            status.status.success() && told.contains("1 passed"),
+            "{told}"
+        );
+    }
+
+    fn with_small_files() {
+        let ground = Ground::new();
+        ground.file("f", b"old");
+        let long = "x".repeat(10_000);
+        for result in [
+            put(&ground, "f", &long),
+            add(&ground, "f", &long),
+            put(&ground, "g", &long),
+        ] {
+            assert_eq!(result.unwrap_err().code, ErrorCode::TooLarge);
+        }
+        assert_eq!(ground.read("f"), b"old");
+        assert_eq!(ground.names("."), ["f", "sub_agent_results"]);
     }
 
     #[test]
