@@ -184,7 +184,11 @@ pub fn plan(
         completion: job.completion,
     });
     Ok(Plan {
-        warnings: summary_warning(&job.summary).into_iter().collect(),
+        // Whoever types a task for one run need not hear how summaries read best in lists.
+        warnings: match order.origin {
+            Origin::Tool => summary_warning(&job.summary).into_iter().collect(),
+            Origin::Person => Vec::new(),
+        },
         task: params.task.clone(),
         system_prompt,
         access,
