@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use protocol::limits;
 
 /// Run LLM sub-agents as supervised processes, and see that nothing outlives them.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
@@ -26,24 +25,25 @@ pub struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub struct GlobalArgs {
     /// Run as if started in DIR; it is the workspace
     ///
     /// Every other path on the command line is then relative to DIR. Default: the present
     /// directory. Example: -C ~/src/project
-    #[arg(short = 'C', value_name = "DIR", global = true)]
+    #[arg(verbatim_doc_comment, short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
 
     /// Log more to stderr: -v decisions, -vv details, -vvv everything
     ///
     /// Default: warnings only. RUST_LOG, when set, decides instead. Example: -vv
-    #[arg(short, long, action = clap::ArgAction::Count, global = true, conflicts_with = "quiet")]
+    #[arg(verbatim_doc_comment, short, long, action = clap::ArgAction::Count, global = true, conflicts_with = "quiet")]
     pub verbose: u8,
 
     /// Show no progress and log errors only
     ///
     /// Results and errors are still printed. Default: off.
-    #[arg(short, long, global = true)]
+    #[arg(verbatim_doc_comment, short, long, global = true)]
     pub quiet: bool,
 }
 
@@ -73,8 +73,9 @@ pub enum Command {
 /// The text of `N` wherever an agent is named.
 const AGENT_HELP: &str = "Agent: number, CONVERSATION/number, name or task_id
 
-A conversation may be shortened to any part that names one run only. When the word fits several
-agents they are listed. Examples: 1, conv_0190a6e0/1, 'Sub-agent 1', sub_0190a6e0-…";
+A live agent goes before an ended one, and a newer run before an older. A conversation
+may be shortened to any part of its id. A word that still fits several agents lists them.
+Examples: 1, conv_0190a6e0/1, 'Sub-agent 1', sub_0190a6e0-…";
 
 /// `leader run`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -83,58 +84,63 @@ pub struct RunArgs {
     ///
     /// At most 200000 bytes of UTF-8. It reaches the worker in a file, never in an argument.
     /// Example: 'Write an overview of this repository to overview.md'
-    #[arg(value_name = "TASK", conflicts_with = "task_file")]
+    #[arg(
+        verbatim_doc_comment,
+        value_name = "TASK",
+        conflicts_with = "task_file"
+    )]
     pub task: Option<String>,
 
     /// Read the task from FILE
     ///
     /// At most 200000 bytes of UTF-8. Example: --task-file task.md
-    #[arg(long, value_name = "FILE")]
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
     pub task_file: Option<PathBuf>,
 
-    /// Number of the agent [default: 1]
+    /// Number of the agent [default: the next free one]
     ///
-    /// Range: 1 to 99. Example: --agent-id 3
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    /// A number is free when its default deliverables dir is, too. Range: 1 to 99. Example:
+    /// --agent-id 3
+    #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub agent_id: Option<u32>,
 
     /// What the agent is to do, in 10 to 30 characters [default: start of the task]
     ///
     /// At most 200 characters; shown in lists and notices. Example: --summary 'Write API docs'
-    #[arg(long, value_name = "TEXT")]
+    #[arg(verbatim_doc_comment, long, value_name = "TEXT")]
     pub summary: Option<String>,
 
     /// Where results go [default: sub_agent_results/agent_N]
     ///
     /// Relative to the workspace, inside it, and empty or not there yet. Example:
     /// --deliverables-dir docs/api
-    #[arg(long, value_name = "DIR")]
+    #[arg(verbatim_doc_comment, long, value_name = "DIR")]
     pub deliverables_dir: Option<String>,
 
     /// Use a deliverables dir that is not empty
     ///
     /// Default: off, and such a directory is refused.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub reuse_deliverables_dir: bool,
 
     /// What else it may write, relative to the workspace; may be repeated
     ///
     /// Default: nothing else. Example: --write-path src --write-path Cargo.toml
-    #[arg(long = "write-path", value_name = "PATH")]
+    #[arg(verbatim_doc_comment, long = "write-path", value_name = "PATH")]
     pub write_paths: Vec<String>,
 
     /// Deadline in seconds [default: 600]
     ///
-    /// Range: 1 to 3600, or to the configured limits.timeout_seconds_max. Example:
-    /// --timeout-seconds 120
-    #[arg(long, value_name = "SECONDS",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::TIMEOUT_SECONDS_MAX)))]
+    /// Range: 1 to the configured limits.timeout_seconds_max, which is 3600 unless it is set.
+    /// Example: --timeout-seconds 120
+    #[arg(verbatim_doc_comment, long, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout_seconds: Option<u32>,
 
     /// Most answers of the model [default: 50]
     ///
     /// Range: 1 and more. Example: --max-turns 20
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_turns: Option<u32>,
 
     /// Model: a key of [models], URL#NAME or script:FILE
@@ -142,32 +148,33 @@ pub struct RunArgs {
     /// Default: default_model of the configuration, else the only configured one, else what the
     /// environment names (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, …). Example:
     /// --model http://127.0.0.1:11434/v1#qwen3
-    #[arg(long, value_name = "MODEL")]
+    #[arg(verbatim_doc_comment, long, value_name = "MODEL")]
     pub model: Option<String>,
 
     /// Language in which the agent is spoken to: auto, zh or en [default: auto]
     ///
     /// auto takes Chinese when the summary or the task holds a Chinese character. Example:
     /// --lang en
-    #[arg(long, value_name = "LANG", value_parser = ["auto", "zh", "en"])]
+    #[arg(verbatim_doc_comment, long, value_name = "LANG", value_parser = ["auto", "zh", "en"],
+        hide_possible_values = true)]
     pub lang: Option<String>,
 
     /// Print the result as one JSON object
     ///
     /// Default: off, text for people.
-    #[arg(long, conflicts_with = "stream_json")]
+    #[arg(verbatim_doc_comment, long, conflicts_with = "stream_json")]
     pub json: bool,
 
     /// Print events as they happen, one JSON object a line, the result last
     ///
     /// Default: off, text for people.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub stream_json: bool,
 
     /// Executable of the worker [default: `worker` beside `leader`]
     ///
     /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
-    #[arg(long, value_name = "FILE")]
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
     pub worker_bin: Option<PathBuf>,
 }
 
@@ -177,26 +184,27 @@ pub struct ServeArgs {
     /// Print the conversation and the socket as a JSON object
     ///
     /// Default: off, one line for people.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 
     /// Model for agents whose creator names none: a key of [models], URL#NAME or script:FILE
     ///
     /// Default: as for `leader run`. Example: --model deepseek
-    #[arg(long, value_name = "MODEL")]
+    #[arg(verbatim_doc_comment, long, value_name = "MODEL")]
     pub model: Option<String>,
 
     /// Language in which agents are spoken to: auto, zh or en [default: auto]
     ///
     /// auto takes Chinese when the summary or the task holds a Chinese character. Example:
     /// --lang en
-    #[arg(long, value_name = "LANG", value_parser = ["auto", "zh", "en"])]
+    #[arg(verbatim_doc_comment, long, value_name = "LANG", value_parser = ["auto", "zh", "en"],
+        hide_possible_values = true)]
     pub lang: Option<String>,
 
     /// Executable of the worker [default: `worker` beside `leader`]
     ///
     /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
-    #[arg(long, value_name = "FILE")]
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
     pub worker_bin: Option<PathBuf>,
 }
 
@@ -206,13 +214,13 @@ pub struct PsArgs {
     /// Print a JSON object
     ///
     /// Default: off, a table.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 
     /// Show ended runs of any age
     ///
     /// Default: live runs and the 10 that ended last.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub all: bool,
 }
 
@@ -226,7 +234,7 @@ pub struct StatusArgs {
     /// Print a JSON object
     ///
     /// Default: off, text for people.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 }
 
@@ -240,13 +248,13 @@ pub struct LogsArgs {
     /// Go on with what it does until it ends
     ///
     /// Default: off, print what there is and leave.
-    #[arg(short, long)]
+    #[arg(verbatim_doc_comment, short, long)]
     pub follow: bool,
 
     /// Print each step as a JSON object, one a line
     ///
     /// Default: off, text for people.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 }
 
@@ -260,7 +268,7 @@ pub struct KillArgs {
     /// Print a JSON object
     ///
     /// Default: off, text for people.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 }
 
@@ -274,19 +282,19 @@ pub struct WaitArgs {
     /// Return at the first end instead of the last
     ///
     /// Default: off, wait for all.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub any: bool,
 
     /// Give up after so many seconds [default: never]
     ///
     /// Range: 1 and more. Giving up ends nothing and answers 124. Example: --timeout-seconds 60
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(verbatim_doc_comment, long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout_seconds: Option<u32>,
 
     /// Print a JSON object
     ///
     /// Default: off, text for people.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 }
 
@@ -296,13 +304,13 @@ pub struct DemoArgs {
     /// Keep the demo's workspace and say where it is
     ///
     /// Default: off, everything is removed at the end.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub keep: bool,
 
     /// Executable of the worker [default: `worker` beside `leader`]
     ///
     /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
-    #[arg(long, value_name = "FILE")]
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
     pub worker_bin: Option<PathBuf>,
 }
 
@@ -312,6 +320,6 @@ pub struct ConfigArgs {
     /// Print a JSON object
     ///
     /// Default: off, one value a line.
-    #[arg(long)]
+    #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 }

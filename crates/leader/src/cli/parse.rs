@@ -40,7 +40,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> ParseOutcome {
 /// The whole command line, as help and tests see it.
 pub fn command() -> clap::Command {
     let mut command = Cli::command()
-        .after_help("Examples:\n  leader demo\n  leader run 'Write an overview of this repository to overview.md'\n  leader ps\n\n`leader COMMAND --help` says more.")
+        .after_help(EXAMPLES)
+        .after_long_help(format!("{}\n{EXAMPLES}", exit_codes()))
         .mut_subcommand("run", |run| run.after_long_help(run_footer()))
         .mut_subcommand("serve", |serve| serve.after_long_help(SERVE_FOOTER))
         .mut_subcommand("wait", |wait| wait.after_long_help(wait_footer()));
@@ -78,28 +79,41 @@ fn later_thing(matches: &ArgMatches) -> Option<String> {
         .map(|(_, flag)| format!("leader {name} --{flag}"))
 }
 
-fn run_footer() -> String {
+fn exit_codes() -> String {
     let mut text = String::from("Exit codes:\n");
     for (code, meaning) in exit::LEADER_TABLE {
         text.push_str(&format!("  {code:>3}  {meaning}\n"));
     }
-    text.push_str(
-        "\nExamples:\n  \
-         leader run 'Write an overview of this repository to overview.md'\n  \
-         leader run --task-file task.md --deliverables-dir docs/api --timeout-seconds 300\n  \
-         git diff | leader run --json -\n\n\
-         The first Ctrl-C stops the agent in order and shows what it left; the second kills it.",
-    );
     text
+}
+
+fn run_footer() -> String {
+    format!("{}\n{RUN_EXAMPLES}", exit_codes())
 }
 
 fn wait_footer() -> String {
     format!(
-        "Exit codes: as those of `leader run`, for the ends of the agents waited for; {} when the \
-         wait was over before they were.",
+        "Exit codes: those of `leader run` for the ends of the agents; {} when the wait was over\n\
+         before they were.",
         exit::DEADLINE
     )
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  leader demo
+  leader run 'Write an overview of this repository to overview.md'
+  leader ps
+
+`leader COMMAND --help` says more.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  leader run 'Write an overview of this repository to overview.md'
+  leader run --task-file task.md --deliverables-dir docs/api --timeout-seconds 300
+  git diff | leader run --json -
+
+The first Ctrl-C stops the agent in order and shows what it left; the second kills it.";
 
 const SERVE_FOOTER: &str = "\
 The socket speaks JSON-RPC 2.0, one object a line: the leader tools by name, and ps, logs, wait,
@@ -232,7 +246,6 @@ mod tests {
             ("--agent-id", "-1"),
             ("--agent-id", "1.5"),
             ("--timeout-seconds", "0"),
-            ("--timeout-seconds", "3601"),
             ("--max-turns", "0"),
             ("--max-turns", "many"),
             ("--lang", "fr"),

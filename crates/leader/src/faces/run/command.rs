@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
-use protocol::error::ToolError;
-use protocol::status::StopReason;
+use protocol::error::{ErrorCode, ToolError};
+use protocol::status::{Status, StopReason};
 use protocol::tool::leader::CreateSubAgentParams;
 
 use crate::cli::RunArgs;
@@ -35,10 +35,7 @@ pub async fn run(
     let output = Output::of(args);
     // From here on a signal ends the agents in order instead of this process at once.
     let mut interrupts = Interrupts::listen().map_err(|error| {
-        ToolError::new(
-            protocol::error::ErrorCode::Io,
-            format!("signals can't be caught: {error}"),
-        )
+        ToolError::new(ErrorCode::Io, format!("signals can't be caught: {error}"))
     })?;
     let session = Session::open(SessionOrder {
         surroundings,
@@ -60,7 +57,14 @@ pub async fn run(
         .close(StopReason::ConversationClosed, &mut interrupts)
         .await;
     let driven = driven?;
-    let result = driven.result?;
+    let result = match driven.result {
+        // Whoever wanted the end was quicker than the start.
+        Err(error) if error.code == ErrorCode::ShuttingDown && driven.was_stopped => {
+            let ends = [(Status::Terminated, Some(StopReason::LeaderStopped))];
+            return Ok(exit::of_run(&ends, driven.stopped_by));
+        }
+        result => result?,
+    };
     for event in driven.last_events.collect().await {
         output.event(&event, console)?;
     }

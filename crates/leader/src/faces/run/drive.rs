@@ -28,6 +28,8 @@ pub struct Driven {
     pub result: Result<Box<AgentResult>, ToolError>,
     /// The first signal that asked for the end.
     pub stopped_by: Option<Interrupt>,
+    /// Whether the end was asked for, by a signal or by a reader that left.
+    pub was_stopped: bool,
     /// Events that came after the answer.
     pub last_events: LastEvents,
 }
@@ -91,6 +93,7 @@ pub async fn drive(
     Ok(Driven {
         result: answer.and_then(ended),
         stopped_by: stop.first,
+        was_stopped: stop.is_asked,
         last_events: LastEvents(events),
     })
 }
@@ -130,6 +133,7 @@ async fn draw(handle: &Handle, console: &mut Console<'_>) {
 struct Stop<'a> {
     handle: &'a Handle,
     first: Option<Interrupt>,
+    is_asked: bool,
     stopping: Option<Pin<Box<dyn Future<Output = ()> + 'a>>>,
 }
 
@@ -138,6 +142,7 @@ impl<'a> Stop<'a> {
         Stop {
             handle,
             first: None,
+            is_asked: false,
             stopping: None,
         }
     }
@@ -161,13 +166,14 @@ impl<'a> Stop<'a> {
     }
 
     fn quietly(&mut self) {
-        if self.stopping.is_none() {
+        if !self.is_asked {
             self.begin(StopMode::Graceful);
         }
     }
 
     fn begin(&mut self, mode: StopMode) {
         let handle = self.handle;
+        self.is_asked = true;
         self.stopping = Some(Box::pin(async move {
             handle.stop_all(StopReason::LeaderStopped, mode).await;
         }));

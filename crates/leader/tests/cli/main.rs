@@ -1,0 +1,14 @@
+//! The executable as a person or a script uses it, with workers that are small shell scripts.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test needs and does not get ends the test"
+)]
+
+mod help;
+mod input;
+mod look;
+mod run;
+mod serve;
+mod signals;
+mod support;
