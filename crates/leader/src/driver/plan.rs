@@ -250,3 +250,7 @@ fn model(
         api_key,
     })
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -6,4 +6,6 @@ pub mod identity;
 pub mod process;
 pub mod programs;
 pub mod spawn;
+
+mod child_output;
 pub mod terminal;

@@ -9,18 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use confine::report::{Ended, Failed, JailLine, Started};
+use confine::report::{Ended, Failed, Started};
 use confine::signal::{PidFd, Signal, SignalError};
-use protocol::channel::INITIALIZE;
 use protocol::ids::TaskId;
-use protocol::limits;
-use protocol::wire::{Frame, Line, LineSplitter};
+use protocol::wire::Frame;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::os::child_output::Output;
 use crate::os::identity;
 use crate::store::worker_log::WorkerLog;
 
@@ -173,13 +172,18 @@ pub fn adopt(
         ))
     });
     let below = Below::default();
-    let output = Output::new(log, pidfd.pid(), Arc::clone(&below));
+    let output = Output::new(log);
+    let ear = Ear {
+        teller,
+        below: Arc::clone(&below),
+        jail_pid: pidfd.pid(),
+    };
     tokio::spawn(async move {
-        let end = follow(child, output, &teller).await;
+        let end = follow(child, output, &ear).await;
         if let Some(writer) = writer {
             writer.abort();
         }
-        teller.tell(ChildEvent::Ended(Box::new(end))).await;
+        ear.teller.tell(ChildEvent::Ended(Box::new(end))).await;
     });
     Ok(ChildHandle {
         pidfd,
@@ -203,6 +207,25 @@ impl Teller {
             event,
         };
         drop(self.events.send(message).await);
+    }
+}
+
+/// What hears a child's output.
+#[derive(Debug)]
+struct Ear {
+    teller: Teller,
+    below: Below,
+    jail_pid: u32,
+}
+
+impl Ear {
+    async fn hear(&self, events: Vec<ChildEvent>) {
+        for event in events {
+            if let ChildEvent::Started(started) = &event {
+                hold_below(&self.below, started.init_pid, self.jail_pid);
+            }
+            self.teller.tell(event).await;
+        }
     }
 }
 
@@ -232,7 +255,7 @@ async fn write_lines(
 }
 
 /// Reads both pipes until the process has ended, then what is left in them.
-async fn follow(mut child: Child, mut output: Output, teller: &Teller) -> ChildEnd {
+async fn follow(mut child: Child, mut output: Output, ear: &Ear) -> ChildEnd {
     let mut stdout = child.stdout.take();
     let mut stderr = child.stderr.take();
     let mut out = vec![0; READ_BYTES];
@@ -241,7 +264,7 @@ async fn follow(mut child: Child, mut output: Output, teller: &Teller) -> ChildE
         tokio::select! {
             status = child.wait() => break wait_status(status),
             read = read_some(&mut stdout, &mut out) => {
-                output.stdout(&out[..read], teller).await;
+                ear.hear(output.stdout(&out[..read])).await;
             }
             read = read_some(&mut stderr, &mut err) => output.stderr(&err[..read]),
         }
@@ -252,7 +275,7 @@ async fn follow(mut child: Child, mut output: Output, teller: &Teller) -> ChildE
             if read == 0 {
                 break;
             }
-            output.stdout(&out[..read], teller).await;
+            ear.hear(output.stdout(&out[..read])).await;
         }
         while let Ok(read) = timeout(idle, read_or_end(&mut stderr, &mut err)).await {
             if read == 0 {
@@ -263,7 +286,7 @@ async fn follow(mut child: Child, mut output: Output, teller: &Teller) -> ChildE
     };
     // What is still being written comes from a process that has no business any more.
     drop(timeout(Duration::from_millis(DRAIN_MS_MAX), drain).await);
-    below_has_ended(&output.below).await;
+    below_has_ended(&ear.below).await;
     output.end(status)
 }
 
@@ -322,159 +345,4 @@ async fn read_or_end<R: AsyncRead + Unpin>(pipe: &mut Option<R>, buffer: &mut [u
         *pipe = None;
     }
     read
-}
-
-/// What the child printed, sorted out.
-#[derive(Debug)]
-struct Output {
-    jail_pid: u32,
-    below: Below,
-    splitter: LineSplitter,
-    log: WorkerLog,
-    phase: Phase,
-    jail_failed: Option<Failed>,
-    jail_ended: Option<Ended>,
-    junk_lines: u64,
-    junk_bytes_kept: usize,
-}
-
-/// What of the jail's lines is believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Nothing said yet: the jail's first line is due.
-    Silent,
-    /// The jail stands; the worker has not said `initialize`.
-    Started,
-    /// The worker speaks: a line of the jail is a forgery, but for the very last.
-    Speaking,
-}
-
-impl Output {
-    fn new(log: WorkerLog, jail_pid: u32, below: Below) -> Self {
-        Output {
-            jail_pid,
-            below,
-            splitter: LineSplitter::default(),
-            log,
-            phase: Phase::Silent,
-            jail_failed: None,
-            jail_ended: None,
-            junk_lines: 0,
-            junk_bytes_kept: 0,
-        }
-    }
-
-    fn stderr(&mut self, bytes: &[u8]) {
-        self.log.write(bytes);
-    }
-
-    async fn stdout(&mut self, bytes: &[u8], teller: &Teller) {
-        for line in self.splitter.push(bytes) {
-            if let Some(event) = self.line(line) {
-                teller.tell(event).await;
-            }
-        }
-    }
-
-    /// Decides what one line is.
-    fn line(&mut self, line: Line) -> Option<ChildEvent> {
-        let line = match line {
-            Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => return None,
-            Line::Whole(line) => line,
-            Line::Torn(line) => {
-                self.junk(&line);
-                return None;
-            }
-            Line::TooLong(bytes) => {
-                self.junk(format!("[a line of {bytes} bytes]").as_bytes());
-                return None;
-            }
-        };
-        // The jail's last line is believed only when nothing follows it.
-        self.jail_ended = None;
-        match Frame::parse(&line) {
-            Ok(Frame::Notification { method, params }) if method.starts_with("jail/") => {
-                match JailLine::from_method(&method, params) {
-                    Some(jail) => self.jail_line(jail),
-                    None => {
-                        self.junk(&line);
-                        None
-                    }
-                }
-            }
-            Ok(frame) => {
-                if matches!(&frame, Frame::Request { method, .. } if method == INITIALIZE) {
-                    self.phase = Phase::Speaking;
-                }
-                Some(ChildEvent::Frame(frame))
-            }
-            Err(_) => {
-                self.junk(&line);
-                None
-            }
-        }
-    }
-
-    fn jail_line(&mut self, line: JailLine) -> Option<ChildEvent> {
-        match (line, self.phase) {
-            (JailLine::Started(started), Phase::Silent) => {
-                self.phase = Phase::Started;
-                hold_below(&self.below, started.init_pid, self.jail_pid);
-                Some(ChildEvent::Started(Box::new(started)))
-            }
-            (JailLine::Failed(failed), Phase::Silent | Phase::Started) => {
-                self.jail_failed = Some(failed);
-                None
-            }
-            (JailLine::Ended(ended), Phase::Silent | Phase::Started | Phase::Speaking) => {
-                self.jail_ended = Some(ended);
-                None
-            }
-            (JailLine::Started(_), Phase::Started | Phase::Speaking)
-            | (JailLine::Failed(_), Phase::Speaking) => {
-                self.junk(b"[a line in the name of the jail]");
-                None
-            }
-        }
-    }
-
-    /// Counts a line that is no frame, and keeps it while there is room.
-    fn junk(&mut self, line: &[u8]) {
-        self.junk_lines += 1;
-        let room = limits::JUNK_BYTES_MAX - self.junk_bytes_kept;
-        let kept = &line[..line.len().min(room)];
-        self.junk_bytes_kept += kept.len();
-        if !kept.is_empty() {
-            self.log.write(b"[stdout] ");
-            self.log.write(kept);
-            self.log.write(b"\n");
-        }
-    }
-
-    fn end(mut self, status: WaitStatus) -> ChildEnd {
-        if let Some(rest) = self.splitter.end() {
-            // Half a line is junk, and takes nothing from the jail's word before it.
-            drop(self.line(rest));
-        }
-        let mut warnings = Vec::new();
-        if self.junk_lines > 0 {
-            warnings.push(format!(
-                "{} lines on the worker's stdout were no frames; see worker.log",
-                self.junk_lines
-            ));
-        }
-        // Only these codes of the jail mean that it did not start the worker.
-        let never_started = matches!(status, WaitStatus::Exited(125..=127));
-        let stderr_tail = self.log.last_text();
-        if let Err(error) = self.log.finish() {
-            warnings.push(format!("worker.log could not be written: {error}"));
-        }
-        ChildEnd {
-            status,
-            jail_failed: self.jail_failed.filter(|_| never_started),
-            jail_ended: self.jail_ended,
-            stderr_tail,
-            warnings,
-        }
-    }
 }

@@ -96,6 +96,36 @@ esac; done"#,
     bench.end().await;
 }
 
+/// The channel's stop is not read; half a grace later SIGTERM goes through jail and init.
+#[tokio::test]
+async fn a_worker_that_does_not_listen_gets_a_signal_before_the_kill() {
+    let bench = Bench::with_settings(
+        r#"trap 'echo saved >"$out/saved.md"; exit 143' TERM; alive; journal; hello
+while :; do sleep 0.05; done"#,
+        "[limits]\ngrace_seconds = 2",
+    )
+    .await;
+    bench.start_agent(agent("d1")).await;
+    until(|| bench.events().contains(&"agent.initialized".into())).await;
+    let start = Instant::now();
+    let terminate = bench
+        .handle
+        .terminate(number_ref(1), StopMode::Graceful, Origin::Tool);
+    let result = within(terminate).await.unwrap();
+    assert!(
+        start.elapsed() >= Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(result["status"], "terminated", "{result}");
+    assert_eq!(
+        result["deliverables_files"],
+        serde_json::json!(["saved.md"])
+    );
+    assert!(bench.events().contains(&"agent.signalled".into()));
+    bench.end().await;
+}
+
 #[tokio::test]
 async fn stopping_all_answers_every_call_and_refuses_new_ones() {
     let bench = Bench::with_settings(STUBBORN, "[limits]\ngrace_seconds = 1").await;

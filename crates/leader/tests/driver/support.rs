@@ -224,7 +224,10 @@ impl Bench {
     /// The names of the events so far, in order.
     pub(crate) fn events(&self) -> Vec<String> {
         let text = fs::read_to_string(self.handle.run_dir().join("events.jsonl")).unwrap();
-        text.lines()
+        // A last line without its newline is still being written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole
+            .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .map(|line| line["event"].as_str().unwrap().to_owned())
             .collect()
