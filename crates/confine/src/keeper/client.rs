@@ -121,3 +121,52 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    /// A command whose message has exactly so many bytes.
+    fn spec_of(bytes: usize) -> CommandSpec {
+        let mut spec = CommandSpec::new(vec!["".into()], "/".into());
+        spec.argv[0] = "a".repeat(bytes - to_json(&spec).len()).into();
+        spec
+    }
+
+    #[test]
+    fn a_message_fits_up_to_the_limit_and_is_refused_one_past_it() {
+        let (theirs, socket) = crate::keeper::socket().unwrap();
+        let client = Client { socket };
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let start = |bytes| client.start(&spec_of(bytes), null.as_fd(), null.as_fd(), null.as_fd());
+        let report = start(limits::COMMAND_BYTES_MAX).unwrap();
+        let mut buffer = vec![0; limits::COMMAND_BYTES_MAX + 1];
+        let size = nix::unistd::read(&theirs, &mut buffer).unwrap();
+        assert_eq!(
+            serde_json::from_slice::<CommandSpec>(&buffer[..size])
+                .unwrap()
+                .argv
+                .len(),
+            1
+        );
+        assert_eq!(size, limits::COMMAND_BYTES_MAX);
+        drop(report);
+        let error = start(limits::COMMAND_BYTES_MAX + 1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the command and its environment have 163841 bytes; at most 163840 fit (hint: put \
+             long text into a file)"
+        );
+    }
+
+    #[test]
+    fn a_keeper_that_is_gone_is_an_error_and_no_signal() {
+        let (theirs, socket) = crate::keeper::socket().unwrap();
+        drop(theirs);
+        let client = Client { socket };
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let sent = client.start(&spec_of(200), null.as_fd(), null.as_fd(), null.as_fd());
+        assert!(matches!(sent, Err(ClientError::Send(_))), "{sent:?}");
+    }
+}
