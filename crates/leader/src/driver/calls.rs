@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::core::agent::Agent;
 use crate::core::input::StopHow;
 use crate::core::{Answer, Input, Ticket};
-use crate::driver::creating::{default_is_free, look_into};
+use crate::driver::creating::{default_is_free, look_into_one_of};
 use crate::driver::plan;
 use crate::driver::request::{AgentPlace, CreateOrderRequest, Origin, Request, StopMode};
 use crate::driver::state::{CALLER, State};
@@ -21,6 +21,8 @@ use crate::driver::work::Work;
 
 /// The largest number that a person's create gets by itself.
 const PERSON_NUMBER_MAX: u32 = 100_000;
+/// Numbers that one create tries when other leaders of the workspace take their directories away.
+const NUMBERS_TRIED_MAX: usize = 16;
 
 impl State {
     pub(super) fn request(&mut self, request: Request) {
@@ -88,13 +90,13 @@ impl State {
     /// Takes up the next create, unless one is being looked into.
     pub(super) fn look_into_next(&mut self) {
         while let Some((ticket, order)) = self.creating.next() {
-            match self.number(&order) {
-                Ok(agent_id) => {
+            match self.numbers(&order) {
+                Ok(numbers) => {
                     let ground = Arc::clone(&self.ground);
                     let planned = move |outcome| Work::Planned { ticket, outcome };
                     self.workshop.start(
                         move |error| planned(Err(error)),
-                        move || planned(look_into(&ground, &order, agent_id).map(Box::new)),
+                        move || planned(look_into_one_of(&ground, &order, &numbers).map(Box::new)),
                     );
                     return;
                 }
@@ -110,8 +112,10 @@ impl State {
         self.tickets.answer(ticket, Answer::Refused(error));
     }
 
-    /// Checks what needs no look at the disk, and finds the agent's number.
-    fn number(&self, order: &CreateOrderRequest) -> Result<AgentId, ToolError> {
+    /// Checks what needs no look at the disk, and finds the agent's number: the one that is wanted,
+    /// or the first free ones, for another leader of the workspace may be about to use the default
+    /// deliverables dir of the first.
+    fn numbers(&self, order: &CreateOrderRequest) -> Result<Vec<AgentId>, ToolError> {
         if let Some(why) = self.log.failure() {
             return Err(ToolError::new(
                 ErrorCode::Io,
@@ -131,17 +135,28 @@ impl State {
             .hint("raise limits.max_total_per_run, or begin a new conversation"));
         }
         if let Some(number) = order.params.agent_id {
-            return tool_agent_id(number);
+            return Ok(vec![tool_agent_id(number)?]);
         }
         let number_max = match order.origin {
             Origin::Person => PERSON_NUMBER_MAX,
             Origin::Tool => AgentId::TOOL_MAX,
         };
-        let default_dir = order.params.deliverables_dir.is_none();
+        if order.params.deliverables_dir.is_some() {
+            return Ok(vec![self.core.next_number(None, number_max, |_| true)?]);
+        }
         let workspace = &self.ground.workspace;
-        self.core.next_number(None, number_max, |agent_id| {
-            !default_dir || default_is_free(workspace, agent_id)
-        })
+        let free_after = |after: Option<AgentId>| {
+            self.core.next_number(None, number_max, |agent_id| {
+                Some(agent_id) > after && default_is_free(workspace, agent_id)
+            })
+        };
+        let mut numbers = vec![free_after(None)?];
+        while numbers.len() < NUMBERS_TRIED_MAX
+            && let Ok(next) = free_after(numbers.last().copied())
+        {
+            numbers.push(next);
+        }
+        Ok(numbers)
     }
 
     fn statuses(&self, agents: &[AgentRef]) -> Value {

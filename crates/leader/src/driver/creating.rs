@@ -79,11 +79,34 @@ fn new_task() -> TaskId {
     TaskId::new(format!("sub_{}", new_id())).expect("a UUID makes a valid id")
 }
 
+/// Looks into one create under the first of some free numbers whose default deliverables dir no
+/// other leader of the workspace has taken meanwhile. Blocks.
+///
+/// # Errors
+/// With the first other thing that refuses it, or what refuses the last number.
+pub(super) fn look_into_one_of(
+    ground: &Arc<Ground>,
+    order: &CreateOrderRequest,
+    numbers: &[AgentId],
+) -> Result<Planned, ToolError> {
+    let Some((last, others)) = numbers.split_last() else {
+        return Err(ToolError::new(ErrorCode::Internal, "no number to try"));
+    };
+    for number in others {
+        match look_into(ground, order, *number) {
+            Err(error) if error.code == ErrorCode::DeliverablesOverlap => {}
+            Ok(planned) if planned.order.deliverables_facts == DirFacts::NotEmpty => {}
+            outcome => return outcome,
+        }
+    }
+    look_into(ground, order, *last)
+}
+
 /// Looks into one create: its paths, what lies there, its plan, and its claim. Blocks.
 ///
 /// # Errors
 /// With the first thing that refuses it.
-pub(super) fn look_into(
+fn look_into(
     ground: &Arc<Ground>,
     order: &CreateOrderRequest,
     agent_id: AgentId,

@@ -202,6 +202,21 @@ fn a_second_run_in_one_workspace_takes_a_place_of_its_own() {
 }
 
 #[test]
+fn runs_that_start_at_once_never_meet() {
+    let place = Place::new(DELIVERS);
+    let runs: Vec<Running> = (0..6)
+        .map(|_| place.start(&["run", "--json", "Write a file."]))
+        .collect();
+    let mut dirs = std::collections::BTreeSet::new();
+    for run in runs {
+        let ended = run.end();
+        assert_eq!(ended.code(), Some(0), "{ended:?}");
+        dirs.insert(ended.json()["deliverables_dir"].to_string());
+    }
+    assert_eq!(dirs.len(), 6, "{dirs:?}");
+}
+
+#[test]
 fn a_refusal_is_json_where_json_is_wanted() {
     let place = Place::new(DELIVERS);
     let ended = place.run(&["run", "--json", "t", "--deliverables-dir", "../x"]);
