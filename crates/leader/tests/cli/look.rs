@@ -1,5 +1,6 @@
 //! The commands that look and act from another terminal.
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::{DELIVERS, Place, Running, Serve, WORKS, order, until};
@@ -102,6 +103,32 @@ fn a_wait_returns_with_the_end_or_the_clock() {
         followed.stdout.starts_with("agent half way\n"),
         "{followed:?}"
     );
+}
+
+#[test]
+fn a_run_whose_leader_was_killed_is_closed_by_the_next_look() {
+    let place = Place::new(WORKS);
+    let running = at_work(&place);
+    running.signal(Signal::SIGKILL);
+    assert_eq!(running.end().code(), None);
+    let seen = place.run(&["ps", "--json"]).json();
+    assert_eq!(seen["runs"][0]["state"], "ended", "{seen}");
+    let agent = &seen["runs"][0]["agents"][0];
+    assert_eq!(agent["status"], "interrupted", "{seen}");
+    assert_eq!(agent["stop_reason"], "leader_died", "{seen}");
+    let results = place.workspace().join("sub_agent_results/agent_1");
+    let conversation = results.join(".subagent/conversations.json");
+    let conversation: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(conversation).unwrap()).unwrap();
+    assert_eq!(conversation["status"], "interrupted", "{conversation}");
+    assert_eq!(
+        conversation["messages"][0]["content"], "half way",
+        "{conversation}"
+    );
+    let log = std::fs::read_to_string(place.run_dir().join("events.jsonl")).unwrap();
+    assert!(log.contains("run.ended"), "{log}");
+    let waited = place.run(&["wait", "1"]);
+    assert_eq!(waited.code(), Some(1), "{waited:?}");
 }
 
 #[test]

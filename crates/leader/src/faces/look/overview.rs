@@ -13,6 +13,7 @@ use crate::faces::look::find::find;
 use crate::faces::runs::{RunDir, run_dirs, workspace_of};
 use crate::faces::target::Target;
 use crate::render::agents::{RunState, RunView};
+use crate::store::recover::recover_all;
 
 /// Ended runs that are shown unless all are wanted.
 pub const RECENT_RUNS_MAX: usize = 10;
@@ -44,6 +45,7 @@ pub struct Meant {
 /// # Errors
 /// When the folder of the runs can't be read.
 pub async fn overview(start: &Path, depth: Depth) -> Result<Vec<RunView>, ToolError> {
+    close_dead_runs(start).await;
     let dirs = dirs_around(start)?;
     let mut views = Vec::new();
     let mut ended = 0;
@@ -56,6 +58,16 @@ pub async fn overview(start: &Path, depth: Depth) -> Result<Vec<RunView>, ToolEr
         }
     }
     Ok(views)
+}
+
+/// Gives the agents of leaders that died their ends, so that what is shown is also what is
+/// written down.
+async fn close_dead_runs(start: &Path) {
+    let workspace = workspace_of(start);
+    let closing = tokio::task::spawn_blocking(move || recover_all(&workspace));
+    if let Err(error) = closing.await {
+        tracing::error!(%error, "runs of leaders that died could not be closed");
+    }
 }
 
 /// The agent that `text` means, looked for in recent runs first.
