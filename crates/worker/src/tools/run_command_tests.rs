@@ -106,6 +106,15 @@ async fn a_command_tells_output_and_exit_code() {
 }
 
 #[tokio::test]
+async fn two_runs_that_went_alike_are_told_alike() {
+    let ground = Ground::new();
+    let first = text_of(&ground, "echo x; exit 1", 60).await;
+    let second = text_of(&ground, "sleep 0.2; echo x; exit 1", 60).await;
+    assert_eq!(first, second);
+    assert_eq!(first, "[failed: exit code 1; 2 bytes of output]\nx\n");
+}
+
+#[tokio::test]
 async fn a_background_child_that_keeps_the_output_is_noted_and_ended() {
     let ground = Ground::new();
     let mut alive = Liveness::new(&ground);

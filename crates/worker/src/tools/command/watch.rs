@@ -74,7 +74,6 @@ pub(crate) async fn watch(mut started: Started, timeout: Duration) -> io::Result
     Ok(Ended {
         how: how_ended(in_time, status, timeout, survived_term),
         leftover,
-        took: begun.elapsed(),
         output: output.capture.finish(),
     })
 }
