@@ -114,7 +114,7 @@ impl Record {
         (&self.conversation, &mut self.saver)
     }
 
-    /// Adds a message: to the journal first, then to the conversation.
+    /// Adds a message: to the journal first, then to the conversation, where it is given back.
     ///
     /// # Errors
     /// When the journal can't be written; the conversation is then as it was.
@@ -123,20 +123,19 @@ impl Record {
         message: Message,
         message_ids: Vec<String>,
         stats: Stats,
-    ) -> Result<(), FileError> {
+    ) -> Result<&Message, FileError> {
         self.restore_journal()?;
         let line = JournalLine::Message {
-            message,
+            message: message.clone(),
             stats,
             message_ids,
         };
         self.journal.append(&line)?;
-        if let JournalLine::Message { message, .. } = line {
-            self.conversation.messages.push(message);
-        }
         self.conversation.stats = stats;
         self.saver.changed = true;
-        Ok(())
+        let messages = &mut self.conversation.messages;
+        messages.push(message);
+        Ok(&messages[messages.len() - 1])
     }
 
     /// The boundary between two turns: the journal goes to the disk, the conversation to its

@@ -136,12 +136,13 @@ impl Agent {
                     message,
                     message_ids,
                 } => {
-                    let told = self.session.reporter.message(&message, stats.turns);
-                    closed = closed.or(told.err());
-                    self.session
-                        .record
+                    let Session {
+                        record, reporter, ..
+                    } = &mut self.session;
+                    let message = record
                         .append(message, message_ids.clone(), stats)
                         .map_err(StopCause::Record)?;
+                    closed = closed.or(reporter.message(message, stats.turns).err());
                     carried.extend(message_ids);
                 }
                 Action::Acknowledge(message_ids) => carried.extend(message_ids),

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use protocol::channel::DeliveredMessage;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -17,6 +18,9 @@ use crate::model::ModelEvent;
 
 /// Between two ticks of a wait, in milliseconds.
 const TICK_MS: u64 = 1_000;
+
+/// Messages that are held until the next step, in bytes.
+const NOTES_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What happens beside the work that is waited for.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct Watch {
     told_deadline: Option<(u64, bool)>,
     /// What came while something else was waited for.
     notes: Vec<Input>,
+    /// The messages in them.
+    notes_bytes: usize,
 }
 
 impl Watch {
@@ -57,6 +63,7 @@ impl Watch {
             deadline: Deadline::start(clock.now_ms(), millis(within)),
             told_deadline: None,
             notes: Vec::new(),
+            notes_bytes: 0,
         }
     }
 
@@ -87,6 +94,7 @@ impl Watch {
 
     /// Takes what came meanwhile, for the next step.
     pub fn take_notes(&mut self) -> Vec<Input> {
+        self.notes_bytes = 0;
         std::mem::take(&mut self.notes)
     }
 
@@ -150,10 +158,28 @@ impl Watch {
         Ok(())
     }
 
+    /// Keeps messages for the next step, as far as there is room. What is not kept is not
+    /// acknowledged, so that its sender knows.
+    fn keep(&mut self, messages: Vec<DeliveredMessage>) {
+        let mut kept = Vec::new();
+        for message in messages {
+            let bytes = message.id.len() + message.from.len() + message.content.len();
+            if self.notes_bytes + bytes > NOTES_BYTES_MAX {
+                tracing::warn!(id = message.id, "no room for a message until the next turn");
+                continue;
+            }
+            self.notes_bytes += bytes;
+            kept.push(message);
+        }
+        self.notes.push(Input::Delivered(kept));
+    }
+
     fn note(&mut self, event: FromLeader) -> Result<(), StopCause> {
         match event {
-            FromLeader::Deliver(messages) => self.notes.push(Input::Delivered(messages)),
+            FromLeader::Deliver(messages) => self.keep(messages),
             FromLeader::WrapUp { seconds_left } => {
+                self.notes
+                    .retain(|note| !matches!(note, Input::WrapUp { .. }));
                 self.notes.push(Input::WrapUp { seconds_left });
             }
             FromLeader::Deadline {
@@ -196,5 +222,88 @@ async fn next_told(
     match told {
         Some(events) => events.recv().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::status::StopReason;
+
+    use super::*;
+
+    fn message(id: usize, bytes: usize) -> DeliveredMessage {
+        DeliveredMessage {
+            id: id.to_string(),
+            kind: "message".into(),
+            from: String::new(),
+            content: "x".repeat(bytes - 1),
+        }
+    }
+
+    fn watch() -> (Watch, mpsc::Sender<FromLeader>) {
+        let (sender, events) = mpsc::channel(16);
+        let signals = Signals::install().unwrap();
+        let within = Duration::from_secs(60);
+        (Watch::start(signals, Some(events), within), sender)
+    }
+
+    async fn wait_a_little(watch: &mut Watch) -> Result<(), StopCause> {
+        let work = tokio::time::sleep(Duration::from_millis(20));
+        watch.race(work, None, |_, _, _| Ok(())).await
+    }
+
+    #[tokio::test]
+    async fn messages_are_held_up_to_the_bound_and_not_past_it() {
+        let (mut watch, leader) = watch();
+        let half = NOTES_BYTES_MAX / 2;
+        let messages = (0..3).map(|id| message(id, half)).collect();
+        leader.send(FromLeader::Deliver(messages)).await.unwrap();
+        wait_a_little(&mut watch).await.unwrap();
+        let expected = vec![message(0, half), message(1, half)];
+        assert_eq!(watch.take_notes(), [Input::Delivered(expected)]);
+        let later = vec![message(2, half)];
+        leader
+            .send(FromLeader::Deliver(later.clone()))
+            .await
+            .unwrap();
+        wait_a_little(&mut watch).await.unwrap();
+        assert_eq!(watch.take_notes(), [Input::Delivered(later)]);
+    }
+
+    #[tokio::test]
+    async fn the_last_wrap_up_counts() {
+        let (mut watch, leader) = watch();
+        for seconds_left in [30, 10] {
+            let event = FromLeader::WrapUp { seconds_left };
+            leader.send(event).await.unwrap();
+        }
+        wait_a_little(&mut watch).await.unwrap();
+        let expected = [Input::WrapUp { seconds_left: 10 }];
+        assert_eq!(watch.take_notes(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_stop_beats_work_that_is_done_at_the_same_time() {
+        let (mut watch, leader) = watch();
+        let reason = StopReason::Terminated;
+        leader.send(FromLeader::Stop { reason }).await.unwrap();
+        let stopped = watch.race(async {}, None, |_, _, _| Ok(())).await;
+        assert!(matches!(
+            stopped,
+            Err(StopCause::Leader(StopReason::Terminated))
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_comes_with_the_welcome_outlives_the_start_of_the_clock() {
+        let (mut watch, leader) = watch();
+        let event = FromLeader::Deadline {
+            remaining_ms: 50_000,
+            paused: true,
+        };
+        leader.send(event).await.unwrap();
+        wait_a_little(&mut watch).await.unwrap();
+        watch.restart(1_000);
+        assert_eq!(watch.left(), Duration::from_millis(50_000));
     }
 }
