@@ -30,7 +30,7 @@ pub fn ended(
     let success = end == End::Completed;
     let mut warnings = agent.warnings.clone();
     if success && facts.deliverables.count == 0 {
-        warnings.push(texts.empty_deliverables(agent.job.language));
+        warnings.push(texts.empty_deliverables(agent.job.language, &agent.deliverables_text()));
     }
     warnings.extend(facts.warnings);
     let summary = match &agent.report {

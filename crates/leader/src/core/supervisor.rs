@@ -48,7 +48,7 @@ pub trait AgentTexts: std::fmt::Debug + Send + Sync {
     fn result_message(&self, language: Language, status: Status, display_name: &str) -> String;
 
     /// The warning of a success report that comes with an empty deliverables dir.
-    fn empty_deliverables(&self, language: Language) -> String;
+    fn empty_deliverables(&self, language: Language, deliverables_dir: &str) -> String;
 }
 
 /// What a conversation's supervisor is made with; out-of-range values are the configuration's to

@@ -24,7 +24,7 @@ impl AgentTexts for PlainTexts {
         format!("{language}: {display_name} {status}")
     }
 
-    fn empty_deliverables(&self, _: Language) -> String {
+    fn empty_deliverables(&self, _: Language, _: &str) -> String {
         "no files".to_owned()
     }
 }

@@ -10,9 +10,8 @@ impl AgentTexts for Texts {
         self.of(language).result_message(status, display_name)
     }
 
-    fn empty_deliverables(&self, language: Language) -> String {
-        // The result that carries the warning has the directory under this very name.
+    fn empty_deliverables(&self, language: Language, deliverables_dir: &str) -> String {
         self.of(language)
-            .deliverables_empty_warning("deliverables_dir")
+            .deliverables_empty_warning(deliverables_dir)
     }
 }

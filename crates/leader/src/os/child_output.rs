@@ -142,11 +142,12 @@ impl Output {
             drop(self.line(rest));
         }
         let mut warnings = Vec::new();
-        if self.junk_lines > 0 {
-            warnings.push(format!(
-                "{} lines on the worker's stdout were no frames; see worker.log",
-                self.junk_lines
-            ));
+        match self.junk_lines {
+            0 => {}
+            1 => warnings.push("a line on the worker's stdout was no frame; see worker.log".into()),
+            lines => warnings.push(format!(
+                "{lines} lines on the worker's stdout were no frames; see worker.log"
+            )),
         }
         // Only these codes of the jail mean that it did not start the worker.
         let never_started = matches!(status, WaitStatus::Exited(125..=127));

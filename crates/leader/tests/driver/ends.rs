@@ -366,6 +366,8 @@ async fn an_agent_that_removes_its_directory_ends_all_the_same() {
     let result = bench.run(agent("d1")).await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     assert_eq!(result.deliverables_files, Vec::<String>::new());
+    let empty = "There is no file in the deliverables directory d1";
+    assert!(result.warnings.contains(&empty.to_owned()), "{result:?}");
     assert_eq!(bench.conversation("d1")["status"], "completed");
     bench.end().await;
     let bench = Bench::new("hello; rm -rf \"$out\"; : >\"$out\"; exit 0").await;
