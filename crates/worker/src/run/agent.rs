@@ -12,7 +12,7 @@ use crate::exit::{Ended, StopCause};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, OfferedTool};
 use crate::run::caught::caught;
 use crate::run::live::{Beside, Live};
-use crate::run::session::Session;
+use crate::run::surroundings::Surroundings;
 use crate::run::toolbox::Toolbox;
 
 /// A model call that gave up for lack of time, although the deadline moved on meanwhile, is made
@@ -30,7 +30,7 @@ enum Next {
 /// One agent at work.
 #[derive(Debug)]
 pub struct Agent {
-    session: Session,
+    around: Surroundings,
     machine: Machine,
     model: Box<dyn Model>,
     offered: Vec<OfferedTool>,
@@ -42,7 +42,7 @@ pub struct Agent {
 impl Agent {
     /// An agent that is ready to begin.
     pub fn new(
-        session: Session,
+        around: Surroundings,
         machine: Machine,
         model: Box<dyn Model>,
         offered: Vec<OfferedTool>,
@@ -50,7 +50,7 @@ impl Agent {
     ) -> Self {
         let prompts = Arc::clone(&toolbox.context.prompts);
         Agent {
-            session,
+            around,
             machine,
             model,
             offered,
@@ -67,7 +67,7 @@ impl Agent {
     /// Runs to the end, whatever it is.
     pub async fn run(mut self, first: Vec<Message>) -> Ended {
         let (outcome, cause) = self.converse(first).await;
-        let stats = self.machine.stats(self.session.watch.time());
+        let stats = self.machine.stats(self.around.watch.time());
         tracing::info!(
             success = outcome.success,
             stop_reason = outcome.stop_reason.map(|reason| reason.as_str()),
@@ -77,7 +77,7 @@ impl Agent {
             "the run is over"
         );
         let last = self.live.progress(stats);
-        self.session.finish(outcome, cause, last).await
+        self.around.finish(outcome, cause, last).await
     }
 
     async fn converse(&mut self, first: Vec<Message>) -> (Outcome, Option<StopCause>) {
@@ -118,11 +118,11 @@ impl Agent {
 
     /// Feeds the machine what happened, and books what it says is to be booked.
     fn step(&mut self, input: Input) -> Result<Next, StopCause> {
-        let time = self.session.watch.time();
+        let time = self.around.watch.time();
         let mut actions = Vec::new();
         // What came meanwhile came before: a message that is in the machine's hands keeps the
         // answer that now arrives from counting as the end.
-        for note in self.session.watch.take_notes() {
+        for note in self.around.watch.take_notes() {
             actions.extend(self.machine.step(note, time));
         }
         actions.extend(self.machine.step(input, time));
@@ -136,9 +136,9 @@ impl Agent {
                     message,
                     message_ids,
                 } => {
-                    let Session {
+                    let Surroundings {
                         record, reporter, ..
-                    } = &mut self.session;
+                    } = &mut self.around;
                     let message = record
                         .append(message, message_ids.clone(), stats)
                         .map_err(StopCause::Record)?;
@@ -153,13 +153,13 @@ impl Agent {
             }
         }
         if !carried.is_empty() || matches!(next, Some(Next::Ask | Next::Rest)) {
-            let now_ms = self.session.watch.now_ms();
-            self.session
+            let now_ms = self.around.watch.now_ms();
+            self.around
                 .record
                 .boundary(now_ms)
                 .map_err(StopCause::Record)?;
             // Only what is on the disk is acknowledged: the sender forgets it then.
-            self.session.reporter.acknowledge(carried);
+            self.around.reporter.acknowledge(carried);
         }
         match (next, closed) {
             (Some(Next::Over(outcome)), _) => Ok(Next::Over(outcome)),
@@ -178,7 +178,7 @@ impl Agent {
             match self.ask_once().await? {
                 Err(error)
                     if error.kind == ModelErrorKind::Deadline
-                        && self.session.watch.time().remaining_ms >= ASK_AGAIN_LEFT_MS_MIN => {}
+                        && self.around.watch.time().remaining_ms >= ASK_AGAIN_LEFT_MS_MIN => {}
                 Err(error) => return Ok(Input::ModelFailed(error)),
                 Ok(reply) => {
                     if let Some(text) = &reply.content {
@@ -194,7 +194,7 @@ impl Agent {
         &mut self,
     ) -> Result<Result<crate::model::ModelReply, ModelError>, StopCause> {
         let Agent {
-            session,
+            around,
             machine,
             model,
             offered,
@@ -202,8 +202,8 @@ impl Agent {
             prompts,
             ..
         } = self;
-        let within = session.watch.left();
-        let (conversation, saver) = session.record.split();
+        let within = around.watch.left();
+        let (conversation, saver) = around.record.split();
         let request = ModelRequest {
             messages: &conversation.messages,
             tools: offered,
@@ -218,12 +218,12 @@ impl Agent {
             conversation,
             saver,
             live,
-            reporter: &mut session.reporter,
+            reporter: &mut around.reporter,
             waiting: Some(prompts),
             ticks: 0,
         };
         let call = caught(model.complete(request, &mut sink));
-        let reply = session
+        let reply = around
             .watch
             .race(call, Some(&mut told), |aside, time, now_ms| {
                 beside.happened(aside, time, now_ms)
@@ -243,28 +243,28 @@ impl Agent {
 
     async fn call(&mut self, calls: &[ToolCall]) -> Result<Input, StopCause> {
         let action = self.toolbox.action(calls);
-        let turn = self.machine.stats(self.session.watch.time()).turns;
-        self.session.reporter.action(&action, turn)?;
+        let turn = self.machine.stats(self.around.watch.time()).turns;
+        self.around.reporter.action(&action, turn)?;
         self.show(Status::Running, action);
         let Agent {
-            session,
+            around,
             machine,
             toolbox,
             live,
             ..
         } = self;
-        let within = session.watch.left();
-        let (conversation, saver) = session.record.split();
+        let within = around.watch.left();
+        let (conversation, saver) = around.record.split();
         let mut beside = Beside {
             machine,
             conversation,
             saver,
             live,
-            reporter: &mut session.reporter,
+            reporter: &mut around.reporter,
             waiting: None,
             ticks: 0,
         };
-        let results = session
+        let results = around
             .watch
             .race(toolbox.run(calls, within), None, |aside, time, now_ms| {
                 beside.happened(aside, time, now_ms)
@@ -278,7 +278,7 @@ impl Agent {
 
     async fn rest(&mut self) -> Result<Input, StopCause> {
         self.show(Status::Idle, String::new());
-        self.session.watch.rest().await?;
+        self.around.watch.rest().await?;
         self.show(
             Status::Running,
             self.prompts.action(ActionKind::Starting, ""),
@@ -289,8 +289,8 @@ impl Agent {
     fn show(&mut self, state: Status, action: String) {
         self.live.state = state;
         self.live.action = action;
-        let stats = self.machine.stats(self.session.watch.time());
-        self.session.reporter.progress(&self.live.progress(stats));
+        let stats = self.machine.stats(self.around.watch.time());
+        self.around.reporter.progress(&self.live.progress(stats));
     }
 }
 

@@ -26,7 +26,7 @@ use crate::io::signals::Signals;
 use crate::model::{RunFacts, open};
 use crate::run::agent::Agent;
 use crate::run::report::Reporter;
-use crate::run::session::Session;
+use crate::run::surroundings::Surroundings;
 use crate::run::toolbox::{Toolbox, offered};
 use crate::run::watch::Watch;
 use crate::tools::{ToolContext, list};
@@ -52,8 +52,8 @@ pub struct Start {
 /// When its record can't be begun.
 pub async fn alone(start: Start, access: ModelAccess) -> Result<Ended, StartError> {
     let within = Duration::from_secs(u64::from(start.job.spec.limits.timeout_seconds));
-    let (session, job, prompts) = open_session(start, None, within)?;
-    Ok(work(session, job, prompts, access, &[], None).await)
+    let (around, job, prompts) = open_surroundings(start, None, within)?;
+    Ok(work(around, job, prompts, access, &[], None).await)
 }
 
 /// Runs a worker under a leader: says `initialize`, and gets its model and its time.
@@ -67,7 +67,7 @@ pub async fn under_leader(
 ) -> Result<Ended, StartError> {
     let within = Duration::from_secs(u64::from(START_TIMEOUT_SECONDS));
     // The record first: a leader that never answers finds it all the same.
-    let (mut session, job, prompts) = open_session(start, Some(events), within)?;
+    let (mut around, job, prompts) = open_surroundings(start, Some(events), within)?;
     let hello = leader.call(
         INITIALIZE,
         InitializeParams {
@@ -75,29 +75,29 @@ pub async fn under_leader(
             worker_version: env!("CARGO_PKG_VERSION").to_owned(),
         },
     );
-    let answer = session.watch.race(hello, None, |_, _, _| Ok(())).await;
+    let answer = around.watch.race(hello, None, |_, _, _| Ok(())).await;
     let answer = match answer {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => {
             let why = error.to_string();
-            return Ok(session.fail(why, StopReason::ProtocolError, None).await);
+            return Ok(around.fail(why, StopReason::ProtocolError, None).await);
         }
         Err(StopCause::Deadline) => {
             let why = format!("the leader did not answer `{INITIALIZE}` in {within:?}");
-            return Ok(session.fail(why, StopReason::StartTimeout, None).await);
+            return Ok(around.fail(why, StopReason::StartTimeout, None).await);
         }
         Err(cause) => {
             let reason = cause.reason();
-            return Ok(session.fail(String::new(), reason, Some(cause)).await);
+            return Ok(around.fail(String::new(), reason, Some(cause)).await);
         }
     };
     let welcome = match understand(answer) {
         Ok(welcome) => welcome,
-        Err(why) => return Ok(session.fail(why, StopReason::ProtocolError, None).await),
+        Err(why) => return Ok(around.fail(why, StopReason::ProtocolError, None).await),
     };
-    session.watch.restart(welcome.remaining_ms);
+    around.watch.restart(welcome.remaining_ms);
     let access = welcome.model;
-    Ok(work(session, job, prompts, access, &welcome.tools, Some(leader)).await)
+    Ok(work(around, job, prompts, access, &welcome.tools, Some(leader)).await)
 }
 
 fn understand(answer: Value) -> Result<InitializeResult, String> {
@@ -113,28 +113,28 @@ fn understand(answer: Value) -> Result<InitializeResult, String> {
         .map_err(|error| format!("the answer to `{INITIALIZE}` has not its shape: {error}"))
 }
 
-fn open_session(
+fn open_surroundings(
     start: Start,
     events: Option<mpsc::Receiver<FromLeader>>,
     within: Duration,
-) -> Result<(Session, Job, Prompts), StartError> {
+) -> Result<(Surroundings, Job, Prompts), StartError> {
     let watch = Watch::start(start.signals, events, within);
     let record = Record::begin(&start.job.spec, &start.agent_dir, utc_now(), watch.now_ms())
         .map_err(|error| {
             StartError::new(error.to_string())
                 .hint("the worker keeps its record there: it must be writable and not full")
         })?;
-    let session = Session {
+    let around = Surroundings {
         agent_dir: start.agent_dir,
         record,
         watch,
         reporter: start.reporter,
     };
-    Ok((session, start.job, start.prompts))
+    Ok((around, start.job, start.prompts))
 }
 
 async fn work(
-    session: Session,
+    around: Surroundings,
     job: Job,
     prompts: Prompts,
     access: ModelAccess,
@@ -151,7 +151,7 @@ async fn work(
     let model = match open(&access, &facts) {
         Ok(model) => model,
         Err(error) => {
-            return session
+            return around
                 .fail(error.message, StopReason::ModelError, None)
                 .await;
         }
@@ -175,13 +175,13 @@ async fn work(
         context: ToolContext {
             workspace: spec.workspace.clone(),
             deliverables_dir,
-            agent_dir: session.agent_dir.clone(),
+            agent_dir: around.agent_dir.clone(),
             write_scope: Vec::new(),
             prompts: Arc::new(prompts),
             hidden_env: access.spec.api_key_env.iter().cloned().collect(),
         },
     };
-    Agent::new(session, machine, model, offered, toolbox)
+    Agent::new(around, machine, model, offered, toolbox)
         .run(first)
         .await
 }

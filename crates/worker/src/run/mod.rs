@@ -7,6 +7,6 @@ mod live;
 pub mod prepare;
 pub mod report;
 pub mod result;
-pub mod session;
+pub mod surroundings;
 pub mod toolbox;
 pub mod watch;

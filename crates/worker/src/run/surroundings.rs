@@ -14,7 +14,7 @@ use crate::run::watch::Watch;
 
 /// What every part of a run needs.
 #[derive(Debug)]
-pub struct Session {
+pub struct Surroundings {
     /// The run's own folder.
     pub agent_dir: std::path::PathBuf,
     /// What is kept.
@@ -25,7 +25,7 @@ pub struct Session {
     pub reporter: Reporter,
 }
 
-impl Session {
+impl Surroundings {
     /// Ends the run: first its files, then the word to its leader. `last` is where the agent
     /// stood.
     pub async fn finish(
