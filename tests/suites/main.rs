@@ -1,1 +1,1 @@
-//! Suites of the system tests.
+//! The suites, behind one executable so that they link once.
