@@ -14,7 +14,7 @@ pub use leader::{Ended, run};
 pub use script::Turn;
 pub use serve::Serve;
 pub use waiting::{until, within};
-pub use workspace::Workspace;
+pub use workspace::{Workspace, tool_texts};
 
 use std::path::PathBuf;
 

@@ -150,3 +150,15 @@ impl Workspace {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 }
+
+/// The contents of all tool messages of a conversation, in order.
+pub fn tool_texts(conversation: &serde_json::Value) -> Vec<String> {
+    conversation["messages"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}

@@ -1,1 +1,17 @@
 //! The suites, behind one executable so that they link once.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that meets the unexpected is to fail there"
+)]
+
+mod commands;
+mod crash;
+mod inputs;
+mod language;
+mod looping;
+mod peers;
+mod results;
+mod structure;
+mod supervisor;
+mod worker_io;

@@ -1,0 +1,200 @@
+//! The agent's loop from outside: what ends it, and how often the model is asked.
+
+use std::time::Duration;
+
+use serde_json::json;
+use system_tests::leader::Ended;
+use system_tests::model::{Behaviour, ModelServer};
+use system_tests::{Turn, Workspace, run, tool_texts};
+
+fn with_server(turns: Vec<Turn>) -> (Workspace, ModelServer) {
+    let server = ModelServer::start(Behaviour::Turns(turns));
+    let workspace = Workspace::new();
+    workspace.configure(&format!(
+        "default_model = \"m\"\n[models.m]\nprovider = \"openai\"\nmodel = \"x\"\nbase_url = \"{}\"\n",
+        server.base_url()
+    ));
+    (workspace, server)
+}
+
+fn leader_run(workspace: &Workspace, more: &[&str]) -> Ended {
+    let mut command = workspace.command("leader");
+    command
+        .args([
+            "run",
+            "--json",
+            "--summary",
+            "goes round in a loop",
+            "do it",
+        ])
+        .args(more);
+    run(&mut command, Duration::from_secs(60))
+}
+
+#[test]
+fn a_model_that_never_reports_is_reminded_three_times() {
+    // A child ended without a final summary and counted as completed with nothing.
+    let (workspace, server) = with_server(vec![Turn::text("I am done.")]);
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    let result = ended.json();
+    assert_eq!(result["status"], "failed");
+    assert_eq!(result["stop_reason"], "no_finish");
+    assert_eq!(result["result_summary"], "I am done.");
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[test]
+fn a_call_written_as_text_is_no_call() {
+    let text = "<tool_call>{\"name\":\"finish_task\",\"arguments\":{\"success\":true,\"summary\":\"x\"}}</tool_call>";
+    let (workspace, server) = with_server(vec![Turn::text(text)]);
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.json()["stop_reason"], "no_finish", "{ended:?}");
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[test]
+fn a_tool_that_does_not_exist_is_answered_with_those_that_do() {
+    let unknown = Turn::call("read", json!({"path": "x"}));
+    let done = Turn::finish("found another way, as the answer had the real names in it");
+    let (workspace, _server) = with_server(vec![
+        unknown.clone(),
+        unknown.clone(),
+        unknown.clone(),
+        done,
+    ]);
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    let texts = tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
+    assert!(
+        texts[0].contains("read_file") && texts[0].contains("finish_task"),
+        "{texts:?}"
+    );
+
+    let (workspace, server) = with_server(vec![unknown]);
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.json()["stop_reason"], "loop_detected", "{ended:?}");
+    assert!(server.requests().len() <= 6, "{}", server.requests().len());
+}
+
+#[test]
+fn calls_before_the_report_are_run_and_calls_after_it_are_answered() {
+    let write = |name: &str| ("write_file", json!({"file_path": name, "content": name}));
+    let report = |success: bool| {
+        (
+            "finish_task",
+            json!({"success": success, "summary": "wrote a and b and reported in the same turn as them"}),
+        )
+    };
+    let turn = Turn::calls(&[
+        write("a"),
+        write("b"),
+        report(true),
+        write("c"),
+        report(false),
+    ]);
+    let (workspace, server) = with_server(vec![turn]);
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    assert_eq!(
+        (workspace.read("a"), workspace.read("b")),
+        ("a".into(), "b".into())
+    );
+    assert!(!workspace.join("c").exists());
+    let texts = tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
+    assert_eq!(texts.len(), 5, "{texts:?}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn two_reports_that_disagree_count_once_and_the_first_does() {
+    let report = |success: bool| {
+        (
+            "finish_task",
+            json!({"success": success, "summary": "says that it did and that it did not do the task"}),
+        )
+    };
+    let (workspace, _server) = with_server(vec![Turn::calls(&[report(false), report(true)])]);
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    assert_eq!(ended.json()["stop_reason"], "reported_failure", "{ended:?}");
+}
+
+#[test]
+fn turns_have_a_cap_of_their_own() {
+    let turns: Vec<Turn> = (0..60)
+        .map(|n| {
+            Turn::call(
+                "read_file",
+                json!({"path": "notes.txt", "start_line": n % 50 + 1}),
+            )
+        })
+        .collect();
+    let (workspace, server) = with_server(turns);
+    workspace.write(
+        "notes.txt",
+        (0..80).map(|n| format!("line {n}\n")).collect::<String>(),
+    );
+    let ended = leader_run(&workspace, &["--max-turns", "7"]);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    assert_eq!(ended.json()["stop_reason"], "turn_limit", "{ended:?}");
+    assert_eq!(server.requests().len(), 7);
+}
+
+#[test]
+fn the_first_request_without_the_task_is_small_and_raw() {
+    for (language, task) in [("zh", "写一个文件"), ("en", "write a file")] {
+        let (workspace, server) = with_server(vec![Turn::finish(
+            "nothing had to be done for this task of one line",
+        )]);
+        let mut command = workspace.command("leader");
+        command.args(["run", "--json", "--summary", task, "--lang", language, task]);
+        let ended = run(&mut command, Duration::from_secs(60));
+        assert_eq!(ended.code(), 0, "{ended:?}");
+        let request = server.requests().remove(0).to_string();
+        let size = request.len() - task.len();
+        assert!(size <= 6_000, "{language}: {size} bytes");
+        assert!(!request.contains("\\u"), "{language}: not raw UTF-8");
+    }
+}
+
+#[test]
+fn a_failing_provider_is_a_failure_with_its_words() {
+    // A child whose provider failed came back as a successful empty run.
+    let body = json!({"error": {"message": "the key is not known here"}}).to_string();
+    let server = ModelServer::start(Behaviour::Fixed(401, "application/json", body));
+    let workspace = Workspace::new();
+    workspace.configure(&format!(
+        "default_model = \"m\"\n[models.m]\nprovider = \"openai\"\nmodel = \"x\"\nbase_url = \"{}\"\napi_key_env = \"SOME_KEY\"\n",
+        server.base_url()
+    ));
+    let mut command = workspace.command("leader");
+    command
+        .args(["run", "--json", "--summary", "has a wrong key", "do it"])
+        .env("SOME_KEY", "tok123456789");
+    let ended = run(&mut command, Duration::from_secs(60));
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    assert_eq!(ended.json()["stop_reason"], "model_error");
+    assert!(server.requests().len() <= 2);
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(said.contains("401"), "{said}");
+    assert!(!said.contains("tok123456789"), "{said}");
+}
+
+#[test]
+fn html_instead_of_json_is_named_as_such() {
+    let html = "<html><body>502 from a proxy</body></html>".to_owned();
+    let server = ModelServer::start(Behaviour::Fixed(200, "text/html", html));
+    let workspace = Workspace::new();
+    workspace.configure(&format!(
+        "default_model = \"m\"\n[models.m]\nprovider = \"openai\"\nmodel = \"x\"\nbase_url = \"{}\"\n",
+        server.base_url()
+    ));
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    let text = ended.json()["error"]["message"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    assert!(text.contains("text/html") && text.contains("200"), "{text}");
+}

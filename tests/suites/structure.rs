@@ -1,0 +1,239 @@
+//! What may know what: the rules of ARCHITECTURE.md that a machine can hold.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_path_buf()
+}
+
+/// Every Rust file below a folder of the repository.
+fn sources(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut queue = vec![root().join(folder)];
+    while let Some(folder) = queue.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries.filter_map(Result::ok) {
+            let path = entry.path();
+            if path.is_dir() {
+                queue.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A file's text up to its tests, without comments.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    code.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn crates_depend_only_where_the_architecture_allows_it() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("protocol", &[][..]),
+        ("confine", &[]),
+        ("leader", &["protocol", "confine"]),
+        ("worker", &["protocol", "confine"]),
+        ("system-tests", &["protocol"]),
+        ("benches", &["protocol", "system-tests"]),
+    ]);
+    let metadata = metadata();
+    let ours: Vec<&Value> = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|package| package["source"].is_null())
+        .collect();
+    assert_eq!(ours.len(), allowed.len());
+    for package in ours {
+        let name = package["name"].as_str().unwrap();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let dependency = dependency["name"].as_str().unwrap();
+            if allowed.contains_key(dependency) {
+                assert!(
+                    allowed[name].contains(&dependency),
+                    "{name} -> {dependency}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_leader_has_no_model_client_and_nobody_has_a_second_tls() {
+    let metadata = metadata();
+    let leader = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|package| package["name"] == "leader")
+        .unwrap();
+    for dependency in leader["dependencies"].as_array().unwrap() {
+        let name = dependency["name"].as_str().unwrap();
+        assert!(
+            !["reqwest", "rustls", "hyper"].contains(&name),
+            "leader -> {name}"
+        );
+    }
+    // One crate with default features brings these, and four times the start cost with them.
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        assert!(
+            !["aws-lc-sys", "openssl-sys", "native-tls", "h2"].contains(&name),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_pure_modules_touch_no_clock_file_socket_or_thread() {
+    let impure = [
+        "std::fs",
+        "std::net",
+        "std::thread",
+        "std::process",
+        "std::env",
+        "Instant::now",
+        "SystemTime",
+        "tokio::",
+        "nix::",
+        "libc::",
+        "std::os::unix",
+        "crate::os",
+        "crate::store",
+        "crate::io",
+        "crate::model",
+        "crate::tools",
+        "crate::faces",
+        "crate::driver",
+    ];
+    let pure = [
+        "crates/leader/src/core",
+        "crates/worker/src/core",
+        "crates/protocol/src",
+    ];
+    for folder in pure {
+        let files = sources(folder);
+        assert!(!files.is_empty(), "{folder} is gone");
+        for file in files {
+            let code = code(&file);
+            for word in impure {
+                assert!(!code.contains(word), "{} has `{word}`", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn only_confine_forks_or_restricts() {
+    let forbidden = [
+        "pre_exec",
+        "fork(",
+        "unshare",
+        "setrlimit",
+        "prctl",
+        "landlock",
+        "nix::mount",
+        "nix::sched",
+    ];
+    for folder in [
+        "crates/leader/src",
+        "crates/worker/src",
+        "crates/protocol/src",
+    ] {
+        for file in sources(folder) {
+            let code = code(&file);
+            for word in forbidden {
+                assert!(!code.contains(word), "{} has `{word}`", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_top_level_holds_what_it_may_and_nothing_else() {
+    let allowed = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "crates",
+        "prompts",
+        "sub_agent_results",
+        "tests",
+        "benches",
+        "docs",
+        "examples",
+        "README.md",
+        "ARCHITECTURE.md",
+        "SPECIFICATION.md",
+        "CHANGELOG.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "rust-toolchain.toml",
+        "rustfmt.toml",
+        "clippy.toml",
+    ];
+    let output = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let top = line.split('/').next().unwrap();
+        assert!(top.starts_with('.') || allowed.contains(&top), "{top}");
+    }
+}
+
+/// Files that are longer than the aim of 400 lines without their tests. The list may only shrink.
+const LONG_FILES: &[&str] = &[];
+
+#[test]
+fn files_keep_to_the_aim_of_four_hundred_lines() {
+    let mut long: Vec<String> = Vec::new();
+    for folder in ["crates", "tests/src"] {
+        for file in sources(folder) {
+            let in_tests = file.components().any(|part| part.as_os_str() == "tests");
+            let text = fs::read_to_string(&file).unwrap();
+            let lines = text
+                .lines()
+                .take_while(|line| *line != "#[cfg(test)]")
+                .count();
+            if lines > 400 && !(in_tests && folder == "crates") {
+                long.push(file.strip_prefix(root()).unwrap().display().to_string());
+            }
+        }
+    }
+    let known: Vec<String> = LONG_FILES.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(long, known);
+}
