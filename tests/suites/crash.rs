@@ -126,7 +126,7 @@ fn a_leader_killed_at_any_point_leaves_no_process_and_a_log_that_folds() {
         );
         assert_eq!(ps.code(), 0, "{ps:?}");
         let told = ps.json();
-        let agents = told["agents"].as_array().unwrap();
+        let agents = told["runs"][0]["agents"].as_array().unwrap();
         assert!(!agents.is_empty(), "{told}");
         for agent in agents {
             let status = agent["status"].as_str().unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use system_tests::leader::Ended;
+use system_tests::model::{Behaviour, ModelServer};
 use system_tests::{Serve, Turn, Workspace, run};
 
 const DONE: &str = "did all that the script had in it, which was not much at all";
@@ -86,10 +87,17 @@ fn no_model_is_told_with_three_ways_to_go_on() {
         3,
         &["no model", "OPENAI_API_KEY", "muster.toml", "--model"],
     );
-    // Something listens where Ollama would: that is worth a line. Where the port is taken, what
-    // listens there serves as well.
-    let _listener = TcpListener::bind("127.0.0.1:11434");
-    refused(&leader(&workspace, &["run", "do it"]), 3, &["Ollama"]);
+    // Something greets as Ollama does, so that is worth a line.
+    let greeting = "Ollama is running".to_owned();
+    let server = ModelServer::start(Behaviour::Fixed(200, "text/plain", greeting));
+    let host = server.base_url().replace("/v1", "");
+    let mut command = workspace.command("leader");
+    command.args(["run", "do it"]).env("OLLAMA_HOST", host);
+    refused(
+        &run(&mut command, Duration::from_secs(30)),
+        3,
+        &["an Ollama answers"],
+    );
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn a_workspaces_own_file_may_only_tighten() {
     );
     let ended = leader(&workspace, &["run", "do it"]);
     assert_eq!(ended.code(), 0, "{ended:?}");
-    for word in ["muster.toml", "max_concurrent", "evil"] {
+    for word in ["muster.toml", "max_concurrent", "default_model", "models"] {
         assert!(ended.stderr.contains(word), "{}", ended.stderr);
     }
 }

@@ -326,7 +326,7 @@ fn a_worker_that_dies_before_reading_is_an_answer_not_a_crash() {
             answer["error"]["message"]
                 .as_str()
                 .unwrap()
-                .contains("exit code 7"),
+                .contains("exited with code 7"),
             "{answer}"
         );
     }

@@ -125,8 +125,11 @@ fn a_reader_of_the_live_file_never_sees_half_of_it() {
 #[test]
 fn an_agent_can_neither_be_offered_nor_use_the_creating_tools() {
     // Two calls grew to about 240 agents in minutes because children kept the spawn tool.
-    let leader = system_tests::executable("leader");
-    let workspace = Workspace::scripted(&[
+    let workspace = Workspace::new();
+    // Where the build lies under /tmp the agent would not see it, so it gets a copy.
+    let leader = workspace.join("leader");
+    std::fs::copy(system_tests::executable("leader"), &leader).unwrap();
+    let turns = [
         Turn::call(
             "create_sub_agent",
             json!({"agent_id": 2, "role_id": "x", "task": "y"}),
@@ -136,7 +139,9 @@ fn an_agent_can_neither_be_offered_nor_use_the_creating_tools() {
             leader.display()
         )),
         Turn::finish(DONE),
-    ]);
+    ];
+    workspace.script("default", &turns);
+    workspace.configure("");
     let serve = Serve::start(&workspace);
     let answer = serve.call(
         "create_sub_agent",
@@ -144,7 +149,7 @@ fn an_agent_can_neither_be_offered_nor_use_the_creating_tools() {
     );
     assert_eq!(answer["status"], "completed", "{answer}");
     let texts = system_tests::tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
-    assert!(texts[0].contains("unknown_tool"), "{texts:?}");
+    assert!(texts[0].contains("not_granted"), "{texts:?}");
     assert!(
         texts[1].contains("nested") && !texts[1].contains("code:0"),
         "{texts:?}"

@@ -234,7 +234,8 @@ impl Supervisor {
                 ),
             )
             .hint(
-                "choose another, or pass `reuse_deliverables_dir: true` to add to what is there",
+                "choose another, or add to what is there with `reuse_deliverables_dir: true` (on the \
+                 command line `--reuse-deliverables-dir`)",
             ));
         }
         self.check_room()
