@@ -273,7 +273,7 @@ fn what_the_product_writes_for_a_flood_stays_under_its_cap() {
         Turn::finish(DONE),
     ]);
     assert_eq!(ended.code(), 0, "{ended:?}");
-    assert!(texts[0].contains("done"), "{}", texts[0].len());
+    assert!(texts[0].contains("exit code 0"), "{}", texts[0].len());
     let written: u64 = walk(&workspace.join("sub_agent_results"));
     assert!(written < 12 * 1024 * 1024, "{written}");
 }

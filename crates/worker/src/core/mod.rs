@@ -3,6 +3,7 @@
 pub mod deadline;
 pub mod loop_guard;
 pub mod policy;
+pub mod reply;
 pub mod tally;
 pub mod throttle;
 pub mod turn;

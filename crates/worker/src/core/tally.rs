@@ -2,7 +2,18 @@
 
 use protocol::stats::{Stats, TokenUsage};
 
-use crate::tools::Tally;
+/// What a successful call adds to the agent's counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Files read.
+    pub files_read: u64,
+    /// Searches.
+    pub searches: u64,
+    /// Commands that started a process.
+    pub commands: u64,
+    /// Files written.
+    pub files_written: u64,
+}
 
 /// The counts of one run. Time is put in when they are read, since nothing here has a clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use protocol::text::{Frame, FrameKind, Prompts};
 use crate::core::deadline::TimeSpent;
 use crate::core::loop_guard::LoopGuard;
 use crate::core::policy::Policy;
+use crate::core::reply::{FinishKind, ModelError, ModelErrorKind, ModelReply};
 use crate::core::tally::Counts;
-use crate::model::{FinishKind, ModelError, ModelErrorKind, ModelReply};
 
 mod calls;
 mod step;

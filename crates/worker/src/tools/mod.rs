@@ -37,6 +37,8 @@ use protocol::error::ToolError;
 use protocol::text::Prompts;
 use serde_json::Value;
 
+pub use crate::core::tally::Tally;
+
 /// What a tool may know of the agent it works for. One per run; it is never changed.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
@@ -61,19 +63,6 @@ pub struct ToolOutput {
     pub value: Value,
     /// What it counts as.
     pub tally: Tally,
-}
-
-/// What a successful call adds to the agent's counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Files read.
-    pub files_read: u64,
-    /// Searches.
-    pub searches: u64,
-    /// Commands that started a process.
-    pub commands: u64,
-    /// Files written.
-    pub files_written: u64,
 }
 
 /// What a failed call leaves: the failure, and what it counts as all the same.

@@ -10,7 +10,7 @@ use super::{Action, CALLS_SIDE_BY_SIDE_MAX, CallResult, Machine, Phase, append, 
 use crate::core::deadline::TimeSpent;
 use crate::core::loop_guard::{Effect, LoopVerdict, fingerprint};
 use crate::core::policy::Manner;
-use crate::tools::Tally;
+use crate::core::tally::Tally;
 
 impl Machine {
     /// Answers the calls that may not run, up to the next group that may.

@@ -4,8 +4,8 @@ use protocol::channel::DeliveredMessage;
 use protocol::conversation::{Message, Outcome, ToolCall};
 use protocol::status::{Completion, StopReason};
 
-use crate::model::{ModelError, ModelReply};
-use crate::tools::Tally;
+use crate::core::reply::{ModelError, ModelReply};
+use crate::core::tally::Tally;
 
 /// The bounds of a run that count turns and tokens; time is the deadline's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
