@@ -162,3 +162,52 @@ impl EventLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::subscription::SubscriptionItem;
+    use protocol::status::StopReason;
+
+    fn lazy() -> Box<Record> {
+        Box::new(Record::RunStopping {
+            reason: StopReason::LeaderStopped,
+        })
+    }
+
+    fn synced() -> Box<Record> {
+        Box::new(Record::RunEnded {})
+    }
+
+    #[tokio::test]
+    async fn effects_wait_for_a_synced_record_and_not_for_a_lazy_one() {
+        let place = tempfile::tempdir().unwrap();
+        let mut log = EventLog::open(place.path().to_path_buf()).unwrap();
+        assert_eq!(log.append(lazy()).await, 1);
+        assert_eq!((log.durable(), log.is_waiting()), (1, false));
+        assert_eq!(log.append(synced()).await, 2);
+        assert_eq!(log.append(lazy()).await, 3);
+        assert_eq!((log.durable(), log.is_waiting()), (1, true));
+        log.progress().await;
+        assert_eq!((log.durable(), log.is_waiting()), (3, false));
+        let mut events = log.subscribe(Some(1));
+        let next = events.next().await;
+        assert!(
+            matches!(&next, Some(SubscriptionItem::Event(line)) if line.seq == 2),
+            "{next:?}"
+        );
+        log.close().await;
+        assert!(EventLog::open(place.path().to_path_buf()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_log_that_fails_holds_nothing_back_and_says_so() {
+        let place = tempfile::tempdir().unwrap();
+        let mut log = EventLog::open(place.path().to_path_buf()).unwrap();
+        assert_eq!(log.failure(), None);
+        log.close().await;
+        assert_eq!(log.append(synced()).await, 1);
+        assert_eq!((log.durable(), log.is_waiting()), (1, false));
+        assert_eq!(log.failure(), Some("the event log is closed"));
+    }
+}
