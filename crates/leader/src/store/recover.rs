@@ -74,6 +74,11 @@ pub fn recover(
     conversation: &ConversationId,
 ) -> Result<Option<Recovered>, LogError> {
     let dir = workspace.join(RUNS_DIR).join(conversation.as_str());
+    // A leader makes the folder, takes the lock, and then begins the log. Without a log the leader
+    // may be about to take the lock, which must not be in our hands then.
+    if !dir.join(LOG_FILE).exists() {
+        return Ok(None);
+    }
     // Almost every run has ended, which its last line tells without a look at the rest.
     if has_ended(&dir).unwrap_or(false) || RunLock::is_held(&dir)? {
         return Ok(None);
@@ -372,6 +377,15 @@ mod tests {
         assert_eq!(recover_all(case.place.path()), Vec::new());
         drop(held);
         assert_eq!(recover_all(case.place.path()).len(), 1);
+    }
+
+    #[test]
+    fn a_leader_that_is_about_to_take_its_lock_finds_it_free() {
+        // A run that began while another leader looked for dead ones was once told that it
+        // belonged to a live leader: the one that looked.
+        let case = Case::new();
+        assert_eq!(recover_all(case.place.path()), Vec::new());
+        assert_eq!(fs::read_dir(case.run_dir()).unwrap().count(), 0);
     }
 
     #[test]
