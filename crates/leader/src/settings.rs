@@ -24,8 +24,10 @@ pub const CONFIG_VARIABLE: &str = "MUSTER_CONFIG";
 pub const WORKSPACE_FILE: &str = "muster.toml";
 /// Where an Ollama listens unless it was told otherwise.
 pub const OLLAMA_ADDRESS: &str = "127.0.0.1:11434";
-/// How long it may take to connect to it, and to answer.
-const OLLAMA_WAIT_MS: u64 = 200;
+/// How long it may take to connect to it.
+const OLLAMA_CONNECT_MS: u64 = 200;
+/// How long it may take to answer.
+const OLLAMA_ANSWER_MS: u64 = 1_000;
 
 /// The process's variables, read once. Values of variables may be secrets, so that they do not
 /// show in its `Debug`.
@@ -230,9 +232,12 @@ fn ollama_address(variables: &Variables) -> String {
 /// Whether an Ollama answers: it greets whoever asks for its root.
 fn ollama_answers(address: &str) -> bool {
     let greeting = || -> io::Result<String> {
-        let wait = Duration::from_millis(OLLAMA_WAIT_MS);
+        let (connect, wait) = (
+            Duration::from_millis(OLLAMA_CONNECT_MS),
+            Duration::from_millis(OLLAMA_ANSWER_MS),
+        );
         let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-        let mut stream = TcpStream::connect_timeout(&address, wait)?;
+        let mut stream = TcpStream::connect_timeout(&address, connect)?;
         stream.set_read_timeout(Some(wait))?;
         stream.set_write_timeout(Some(wait))?;
         stream.write_all(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")?;

@@ -16,6 +16,16 @@ pub struct RunDir {
     pub path: PathBuf,
 }
 
+impl RunDir {
+    /// The folder of a conversation's run.
+    pub fn of(workspace: &Path, conversation: &ConversationId) -> Self {
+        RunDir {
+            conversation: conversation.clone(),
+            path: workspace.join(RUNS_DIR).join(conversation.as_str()),
+        }
+    }
+}
+
 /// The workspace that a command which only looks is about: where it stands, or the nearest
 /// directory above that has runs, so that a look from a subfolder finds them.
 pub fn workspace_of(start: &Path) -> PathBuf {
@@ -44,10 +54,7 @@ pub fn run_dirs(workspace: &Path) -> io::Result<Vec<RunDir>> {
             continue;
         };
         if entry.file_type()?.is_dir() {
-            runs.push(RunDir {
-                conversation,
-                path: entry.path(),
-            });
+            runs.push(RunDir::of(workspace, &conversation));
         }
     }
     runs.sort_by(|a, b| b.cmp(a));

@@ -217,6 +217,67 @@ fn runs_that_start_at_once_never_meet() {
 }
 
 #[test]
+fn the_demo_tells_its_story_and_removes_everything() {
+    let place = Place::new(
+        "hello\njournal\necho '# Overview' >\"$out/overview.md\"\nfinished true 'four planets'",
+    );
+    let tmp = place.path("tmp");
+    fs::create_dir(&tmp).unwrap();
+    let demo = |arguments: &[&str]| {
+        let mut command = place.leader(arguments);
+        // A setting of the user's, even a broken one, has no say here.
+        command
+            .env("TMPDIR", &tmp)
+            .env("MUSTER_MAX_CONCURRENT", "0");
+        Running::start(command).end()
+    };
+    let left = || fs::read_dir(&tmp).unwrap().count();
+    let ended = demo(&["demo"]);
+    assert_eq!(
+        (ended.code(), ended.stderr.as_str()),
+        (Some(0), ""),
+        "{ended:?}"
+    );
+    for part in [
+        "1. ",
+        "2. ",
+        "3. ",
+        "4. ",
+        "   completed Sub-agent 1",
+        "   # Overview\n",
+    ] {
+        assert!(ended.stdout.contains(part), "{part}: {ended:?}");
+    }
+    assert_eq!(left(), 0);
+    let kept = demo(&["demo", "--keep"]);
+    assert_eq!(kept.code(), Some(0), "{kept:?}");
+    assert_eq!(left(), 1);
+    let path = kept.stdout.trim_end().rsplit("Kept: ").next().unwrap();
+    let overview = format!("{path}/sub_agent_results/agent_1/overview.md");
+    assert_eq!(fs::read_to_string(overview).unwrap(), "# Overview\n");
+}
+
+#[test]
+fn a_command_that_looks_is_quiet_when_nobody_reads() {
+    let place = Place::new(DELIVERS);
+    assert_eq!(place.run(&["run", "Write a file."]).code(), Some(0));
+    for arguments in [&["ps"][..], &["logs", "1"], &["--help"]] {
+        let mut command = place.leader(arguments);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = command
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+            .wait_with_output()
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_refusal_is_json_where_json_is_wanted() {
     let place = Place::new(DELIVERS);
     let ended = place.run(&["run", "--json", "t", "--deliverables-dir", "../x"]);

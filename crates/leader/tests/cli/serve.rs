@@ -111,6 +111,16 @@ fn malformed_calls_get_errors_under_their_ids_and_the_connection_lives() {
         assert_eq!(answer["id"], id, "{answer}");
         assert_eq!(answer["error"]["code"], code, "{answer}");
     }
+    caller.send_line(&"x".repeat(5 << 20));
+    let long = caller.line();
+    assert_eq!(long["error"]["code"], -32_600, "{long}");
+    assert!(
+        long["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("5242880"),
+        "{long}"
+    );
     // A tool's failure is a result.
     let refused = caller.call("create_sub_agent", json!({"taks": "t"}));
     assert_eq!(refused["error"]["code"], "invalid_parameters", "{refused}");

@@ -10,12 +10,14 @@ use crate::faces::runs::RunDir;
 use crate::render::agents::{RunState, RunView};
 use crate::store::log::{RunLock, read};
 
-/// A run as its files tell it.
-pub fn ended_view(dir: &RunDir) -> RunView {
-    let view = |state, agents| RunView {
-        conversation: dir.conversation.clone(),
-        state,
-        agents,
+/// A run as its files tell it; none when they tell nothing, as of one that is just beginning.
+pub fn ended_view(dir: &RunDir) -> Option<RunView> {
+    let view = |state, agents| {
+        Some(RunView {
+            conversation: dir.conversation.clone(),
+            state,
+            agents,
+        })
     };
     match RunLock::is_held(&dir.path) {
         Ok(true) => {
@@ -26,6 +28,7 @@ pub fn ended_view(dir: &RunDir) -> RunView {
         Err(error) => return view(RunState::Unreadable(error.to_string()), Vec::new()),
     }
     match read(&dir.path) {
+        Ok(log) if log.last_seq == 0 => None,
         Ok(log) => {
             let agents = log.run.agents.iter().map(status_of).collect();
             view(RunState::Ended, agents)

@@ -52,9 +52,11 @@ pub async fn overview(start: &Path, depth: Depth) -> Result<Vec<RunView>, ToolEr
     for dir in &dirs {
         if let Some(view) = live_view(dir).await {
             views.push(view);
-        } else if depth == Depth::All || ended < RECENT_RUNS_MAX {
+        } else if (depth == Depth::All || ended < RECENT_RUNS_MAX)
+            && let Some(view) = ended_view(dir)
+        {
             ended += 1;
-            views.push(ended_view(dir));
+            views.push(view);
         }
     }
     Ok(views)
@@ -83,12 +85,8 @@ pub async fn meant(start: &Path, text: &str) -> Result<Meant, ToolError> {
     };
     let found = find(&views, &target)?;
     let workspace = workspace_of(start);
-    let conversation = found.run.conversation.clone();
     Ok(Meant {
-        run: RunDir {
-            path: run_path(&workspace, conversation.as_str()),
-            conversation,
-        },
+        run: RunDir::of(&workspace, &found.run.conversation),
         workspace,
         is_live: found.run.state == RunState::Live,
         agent: found.agent.clone(),
@@ -110,12 +108,6 @@ pub fn dirs_around(start: &Path) -> Result<Vec<RunDir>, ToolError> {
             ),
         )
     })
-}
-
-fn run_path(workspace: &Path, conversation: &str) -> PathBuf {
-    workspace
-        .join(crate::driver::start::RUNS_DIR)
-        .join(conversation)
 }
 
 /// What the leader of a run says of it; none when nobody listens.

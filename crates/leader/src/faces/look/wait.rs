@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit as codes;
-use protocol::result::{AgentStatus, StillRunning, WaitResult};
+use protocol::result::{AgentStatus, WaitResult};
 use protocol::socket::WAIT;
 use protocol::status::{Status, StopReason};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::cli::WaitArgs;
-use crate::driver::start::RUNS_DIR;
 use crate::exit;
 use crate::faces::client::{CallError, Client};
 use crate::faces::console::Console;
@@ -155,10 +154,7 @@ async fn groups(args: &WaitArgs, surroundings: &Surroundings) -> Result<Vec<Grou
             if view.state == RunState::Live {
                 let live = view.agents.iter().filter(|agent| !agent.status.is_end());
                 groups.push(Group {
-                    run: RunDir {
-                        path: workspace.join(RUNS_DIR).join(view.conversation.as_str()),
-                        conversation: view.conversation.clone(),
-                    },
+                    run: RunDir::of(&workspace, &view.conversation),
                     is_live: true,
                     agents: live.map(Watched::of).collect(),
                 });
@@ -212,8 +208,8 @@ async fn wait_for(
         Err(CallError::Ended | CallError::Broken(_)) => Ok(Waited {
             timed_out: false,
             agents: ended_view(&group.run)
-                .agents
                 .iter()
+                .flat_map(|view| &view.agents)
                 .map(Watched::of)
                 .filter(|agent| names.contains(&agent.task_id.as_str()))
                 .collect(),
@@ -234,16 +230,10 @@ fn read_answer(answer: Value) -> Result<Waited, ToolError> {
             format!("the leader's answer can't be read; is it of another version? {error}"),
         )
     })?;
-    let WaitResult {
-        timed_out,
-        agents,
-        running,
-        ..
-    } = result;
-    let _: &[StillRunning] = &running;
     Ok(Waited {
-        timed_out,
-        agents: agents
+        timed_out: result.timed_out,
+        agents: result
+            .agents
             .into_iter()
             .map(|agent| Watched {
                 task_id: agent.task_id.to_string(),
