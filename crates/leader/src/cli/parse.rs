@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches};
 use protocol::exit;
 
@@ -24,11 +25,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> ParseOutcome {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
-            return ParseOutcome::Refuse(error.render().to_string());
+            return ParseOutcome::Refuse(match later_command(&error) {
+                Some(name) => not_available(&format!("leader {name}")),
+                None => error.render().to_string(),
+            });
         }
         Err(error) => return ParseOutcome::Print(error.render().to_string()),
     };
-    if let Some(what) = later_thing(&matches) {
+    if let Some(what) = later_flag(&matches) {
         return ParseOutcome::Refuse(not_available(&what));
     }
     match Cli::from_arg_matches(&matches) {
@@ -45,19 +49,6 @@ pub fn command() -> clap::Command {
         .mut_subcommand("run", |run| run.after_long_help(run_footer()))
         .mut_subcommand("serve", |serve| serve.after_long_help(SERVE_FOOTER))
         .mut_subcommand("wait", |wait| wait.after_long_help(wait_footer()));
-    for name in LATER_COMMANDS {
-        command = command.subcommand(
-            clap::Command::new(*name)
-                .hide(true)
-                .disable_help_flag(true)
-                .arg(
-                    Arg::new("rest")
-                        .num_args(0..)
-                        .trailing_var_arg(true)
-                        .allow_hyphen_values(true),
-                ),
-        );
-    }
     for (of, flag) in LATER_FLAGS {
         command = command.mut_subcommand(of, |sub| {
             sub.arg(Arg::new(*flag).long(*flag).num_args(0..).hide(true))
@@ -66,12 +57,18 @@ pub fn command() -> clap::Command {
     command
 }
 
-/// The command or flag of a later version that was used, if one was.
-fn later_thing(matches: &ArgMatches) -> Option<String> {
-    let (name, inner) = matches.subcommand()?;
-    if LATER_COMMANDS.contains(&name) {
-        return Some(format!("leader {name}"));
+/// The command of a later version that was taken for a misspelt one. They are not among the known
+/// commands, or a misspelt one would be answered with them.
+fn later_command(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) if LATER_COMMANDS.contains(&name.as_str()) => Some(name),
+        Some(_) | None => None,
     }
+}
+
+/// The flag of a later version that was used, if one was.
+fn later_flag(matches: &ArgMatches) -> Option<String> {
+    let (name, inner) = matches.subcommand()?;
     LATER_FLAGS
         .iter()
         .filter(|(of, _)| *of == name)
@@ -274,7 +271,9 @@ mod tests {
 
     #[test]
     fn a_misspelt_command_is_answered_with_the_near_one() {
-        assert!(refusal(&["statsu"]).contains("status"));
+        let text = refusal(&["stauts"]);
+        assert!(text.contains("'status'"), "{text}");
+        assert!(!text.contains("'tasks'"), "{text}");
         assert!(refusal(&["run", "t", "--timeout"]).contains("--timeout-seconds"));
         assert!(refusal(&["run", "t", "--task-file", "f"]).contains("--task-file"));
         assert!(refusal(&["run", "t", "--json", "--stream-json"]).contains("--stream-json"));
