@@ -26,6 +26,8 @@ struct Wish {
     #[serde(default)]
     network: Option<NetworkReach>,
     #[serde(default)]
+    linger_ms: Option<u64>,
+    #[serde(default)]
     hang_up_at: Option<String>,
 }
 
@@ -49,6 +51,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     spec.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
     spec.timeout_ms = wish.timeout_ms;
     spec.process_cap = wish.process_cap;
+    spec.linger_ms = wish.linger_ms;
     spec.network = wish.network.unwrap_or(NetworkReach::Full);
 
     let null = std::fs::File::open("/dev/null")?;

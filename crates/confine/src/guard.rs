@@ -1,22 +1,24 @@
 //! The jail while its tree runs: passes signals on, watches the leader, and judges the end.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
 
 use crate::cgroup::Cgroup;
 use crate::descriptors::{Channel, Lines};
-use crate::init::pass_to_program;
+use crate::init::{linger_ms, pass_to_program};
 use crate::inside::{JailEnd, Message, Next};
 use crate::jail::{Boundary, Plan};
+use crate::policy::{JailKind, JailPolicy};
 use crate::report::{EndReason, JailLine, Outcome, Started, Step};
 use crate::signal::{self, PidFd};
 use crate::signals_in::SignalPipe;
 use crate::steps::StepError;
 use crate::sys::best_effort;
 use crate::verdict::{self, Verdict};
-use crate::walk;
+use crate::walk::{self, Left};
 use crate::watch::{self, Source};
 
 /// How it ended: what is reported, and what the jail's own end says.
@@ -35,9 +37,9 @@ impl Conclusion {
         }
     }
 
-    fn ended(verdict: Verdict, reason: EndReason) -> Conclusion {
+    fn ended(verdict: Verdict, reason: EndReason, left_behind: bool) -> Conclusion {
         Conclusion {
-            outcome: Outcome::Ended(verdict.ended(reason)),
+            outcome: Outcome::Ended(verdict.ended(reason, left_behind)),
             verdict,
         }
     }
@@ -49,7 +51,7 @@ enum Told {
     Nothing,
     Started,
     Failed(StepError),
-    Ended(Verdict, EndReason),
+    Ended(Verdict, EndReason, bool),
 }
 
 /// The facts at the end of a tree.
@@ -62,6 +64,8 @@ struct Facts {
     cause: Option<EndReason>,
     /// The end of the process below the jail.
     below: Verdict,
+    /// Whether it left something behind, as far as the jail itself has seen.
+    left_behind: bool,
 }
 
 /// Judges the end; `Err` when only the boundary was lost, so that a lower one may be tried.
@@ -72,6 +76,7 @@ fn judge(facts: Facts) -> Result<Conclusion, StepError> {
         started,
         cause,
         below,
+        left_behind,
     } = facts;
     let lost = match boundary {
         Boundary::Namespaces(_) => [Step::Unshare, Step::UserMap].as_slice(),
@@ -83,15 +88,20 @@ fn judge(facts: Facts) -> Result<Conclusion, StepError> {
             Err(error)
         }
         (Told::Failed(error), _) => Ok(Conclusion::failed(error)),
-        (Told::Ended(verdict, told), _) => Ok(Conclusion::ended(verdict, cause.unwrap_or(told))),
+        (Told::Ended(verdict, told, left_behind), _) => {
+            let reason = cause.unwrap_or(told);
+            Ok(Conclusion::ended(verdict, reason, left_behind))
+        }
         // Init tells before it ends, so one that did not was killed.
         (Told::Nothing | Told::Started, Boundary::Namespaces(_)) => {
             let reason = cause.unwrap_or(EndReason::KilledFromOutside);
-            Ok(Conclusion::ended(Verdict::Signalled(libc::SIGKILL), reason))
+            let killed = Verdict::Signalled(libc::SIGKILL);
+            Ok(Conclusion::ended(killed, reason, false))
         }
-        (Told::Nothing | Told::Started, Boundary::Subreaper | Boundary::Group) => Ok(
-            Conclusion::ended(below, cause.unwrap_or(EndReason::Program)),
-        ),
+        (Told::Nothing | Told::Started, Boundary::Subreaper | Boundary::Group) => {
+            let reason = cause.unwrap_or(EndReason::Program);
+            Ok(Conclusion::ended(below, reason, left_behind))
+        }
     }
 }
 
@@ -112,6 +122,10 @@ pub(crate) struct Running {
     told: Told,
     started: bool,
     cause: Option<EndReason>,
+    /// Whether SIGTERM was passed on.
+    asked_to_end: bool,
+    /// Whether something still ran below a subreaper after the program and its time to linger.
+    left_behind: bool,
     /// The end of the process below, where it was reaped among others.
     reaped: Option<Verdict>,
 }
@@ -125,6 +139,8 @@ impl Running {
             told: Told::Nothing,
             started: false,
             cause: None,
+            asked_to_end: false,
+            left_behind: false,
             reaped: None,
         }
     }
@@ -155,6 +171,9 @@ impl Running {
             if events.contains(&Event::Below) {
                 // Its last words may have come in together with its end.
                 self.hear(channel.lines());
+                if matches!(plan.policy.kind, JailKind::Command) {
+                    self.linger(&plan.policy, channel, signals);
+                }
                 self.clear(plan.cgroup.as_ref(), signals);
                 return self.conclude();
             }
@@ -204,11 +223,15 @@ impl Running {
                     self.told = Told::Started;
                 }
                 Next::Message(Message::Failed(error)) => self.told = Told::Failed(error),
-                Next::Message(Message::Ended(verdict, reason)) => match self.told {
+                Next::Message(Message::Ended {
+                    verdict,
+                    reason,
+                    left_behind,
+                }) => match self.told {
                     // Init reaps the process that was to become the program and tells its end too.
                     Told::Failed(_) => {}
                     Told::Nothing | Told::Started | Told::Ended(..) => {
-                        self.told = Told::Ended(verdict, reason);
+                        self.told = Told::Ended(verdict, reason, left_behind);
                     }
                 },
                 Next::Nothing => return,
@@ -218,6 +241,7 @@ impl Running {
     }
 
     fn pass_on(&mut self, signal: Signal) {
+        self.asked_to_end |= signal == Signal::SIGTERM;
         match (self.boundary, signal) {
             // The process below is watched by its pidfd. What else ends is reaped here only if the
             // orphans of the tree come to this process.
@@ -238,13 +262,20 @@ impl Running {
 
     /// Asks the program to end, for a reason that its end is then told with.
     pub(crate) fn terminate(&mut self, reason: EndReason) {
-        self.cause.get_or_insert(reason);
+        self.blame(reason);
         self.pass_on(Signal::SIGTERM);
+    }
+
+    /// Notes why the tree is made to end, unless the program has ended by itself before.
+    fn blame(&mut self, reason: EndReason) {
+        if !matches!(self.told, Told::Ended(..)) {
+            self.cause.get_or_insert(reason);
+        }
     }
 
     /// Kills the process below, and with it what the boundary reaches at once.
     pub(crate) fn kill(&mut self, reason: EndReason) {
-        self.cause.get_or_insert(reason);
+        self.blame(reason);
         match self.boundary {
             Boundary::Namespaces(_) => {}
             Boundary::Subreaper => walk::strike(),
@@ -252,6 +283,32 @@ impl Running {
             Boundary::Group => best_effort(signal::kill_group(self.below.pid())),
         }
         best_effort(self.below.send(Signal::SIGKILL));
+    }
+
+    /// Gives what a command's program left running below a subreaper its time to end by itself. In
+    /// a namespace its init has done so, and what left a group can't be seen.
+    fn linger(&mut self, policy: &JailPolicy, channel: &Channel, signals: &SignalPipe) {
+        if self.boundary != Boundary::Subreaper || self.cause.is_some() {
+            return;
+        }
+        let linger_ms = linger_ms(policy, self.asked_to_end);
+        let until = Instant::now() + Duration::from_millis(linger_ms);
+        while walk::reap(self.below.pid(), &mut self.reaped) == Left::Something {
+            self.left_behind = true;
+            let left = until.saturating_duration_since(Instant::now());
+            let sources = [
+                Source::readable(Event::Signal, signals.as_fd()),
+                Source::hang_up(Event::LeaderGone, channel.watch()),
+            ];
+            let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
+            match watch::wait(&sources, timeout.unwrap_or(PollTimeout::MAX)) {
+                _ if left.is_zero() => return,
+                Ok(events) if events.contains(&Event::LeaderGone) => return,
+                Ok(_) => drop(signals.take()),
+                Err(_) => return,
+            }
+        }
+        self.left_behind = false;
     }
 
     /// Ends what the end of the process below has not ended.
@@ -288,6 +345,7 @@ impl Running {
             started: self.started,
             cause: self.cause,
             below,
+            left_behind: self.left_behind,
         })
     }
 }
@@ -305,6 +363,7 @@ mod tests {
             told,
             cause: None,
             below: Verdict::Exited(0),
+            left_behind: false,
         }
     }
 
@@ -327,21 +386,27 @@ mod tests {
 
     #[test]
     fn what_init_told_outweighs_how_init_ended() {
-        let told = facts(Told::Ended(Verdict::Exited(3), EndReason::Program));
-        assert_eq!(
-            judge(told),
-            Ok(Conclusion::ended(Verdict::Exited(3), EndReason::Program))
-        );
+        for left_behind in [false, true] {
+            let end = (Verdict::Exited(3), EndReason::Program, left_behind);
+            assert_eq!(
+                judge(facts(Told::Ended(end.0, end.1, end.2))),
+                Ok(Conclusion::ended(end.0, end.1, end.2))
+            );
+        }
     }
 
     #[test]
     fn a_time_out_is_told_with_the_end_that_it_brought() {
-        let told = facts(Told::Ended(Verdict::Signalled(15), EndReason::Program));
+        let told = facts(Told::Ended(
+            Verdict::Signalled(15),
+            EndReason::Program,
+            false,
+        ));
         let timed_out = Facts {
             cause: Some(EndReason::TimedOut),
             ..told
         };
-        let ended = Conclusion::ended(Verdict::Signalled(15), EndReason::TimedOut);
+        let ended = Conclusion::ended(Verdict::Signalled(15), EndReason::TimedOut, false);
         assert_eq!(judge(timed_out), Ok(ended));
     }
 
@@ -368,7 +433,11 @@ mod tests {
         let killed = Verdict::Signalled(9);
         assert_eq!(
             judge(facts(Told::Started)),
-            Ok(Conclusion::ended(killed, EndReason::KilledFromOutside))
+            Ok(Conclusion::ended(
+                killed,
+                EndReason::KilledFromOutside,
+                false
+            ))
         );
         let by_us = Facts {
             cause: Some(EndReason::LeaderGone),
@@ -376,7 +445,7 @@ mod tests {
         };
         assert_eq!(
             judge(by_us),
-            Ok(Conclusion::ended(killed, EndReason::LeaderGone))
+            Ok(Conclusion::ended(killed, EndReason::LeaderGone, false))
         );
     }
 
@@ -391,7 +460,8 @@ mod tests {
             judge(group),
             Ok(Conclusion::ended(
                 Verdict::Signalled(11),
-                EndReason::Program
+                EndReason::Program,
+                false
             ))
         );
     }

@@ -2,6 +2,7 @@
 //! and by ending takes the whole namespace with it.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
@@ -15,7 +16,7 @@ use crate::keeper;
 use crate::limits;
 use crate::mounts::{self, View};
 use crate::namespaces::{self, Ids, Privilege};
-use crate::policy::JailKind;
+use crate::policy::{JailKind, JailPolicy};
 use crate::program::{Becoming, ScopeNeed};
 use crate::report::{Confinement, EndReason, FilesystemGuard, NetworkReach, ProcessCap, Step};
 use crate::signal::{self, Delivery, PidFd};
@@ -56,19 +57,45 @@ pub(crate) fn run(birth: Birth<'_>) -> ! {
     } = birth;
     match start(plan, place, ends, &inner, &parent) {
         Ok((program, queue)) => {
-            let tree = Tree {
+            let mut tree = Tree {
                 program,
                 queue,
                 leader: plan.leader.as_ref(),
+                asked_to_end: false,
             };
             let (verdict, reason) = tree.tend();
-            inner.tell(&Message::Ended(verdict, reason));
+            let ended = |left_behind| Message::Ended {
+                verdict,
+                reason,
+                left_behind,
+            };
+            let lingers = match plan.policy.kind {
+                JailKind::Command => reason == EndReason::Program && tree.has_others(),
+                JailKind::Worker => false,
+            };
+            if lingers {
+                // Should it be killed while it waits, the program's own end is known.
+                inner.tell(&ended(true));
+            }
+            if !lingers || tree.others_end_within(linger_ms(&plan.policy, tree.asked_to_end)) {
+                inner.tell(&ended(false));
+            }
             sys::exit_now(0)
         }
         Err(error) => {
             inner.tell(&Message::Failed(error));
             sys::exit_now(limits::EXIT_NOT_STARTED)
         }
+    }
+}
+
+/// How long what a command's program left running may go on: a moment to bring its output to an
+/// end, or the grace of those that were asked to end together with the program.
+pub(crate) fn linger_ms(policy: &JailPolicy, asked_to_end: bool) -> u64 {
+    if asked_to_end && policy.linger_ms > 0 {
+        policy.linger_ms.max(limits::COMMAND_GRACE_MS)
+    } else {
+        policy.linger_ms
     }
 }
 
@@ -201,21 +228,19 @@ struct Tree<'a> {
     program: u32,
     queue: SignalQueue,
     leader: Option<&'a PidFd>,
+    /// Whether SIGTERM was passed on.
+    asked_to_end: bool,
 }
 
 impl Tree<'_> {
     /// Serves the tree until it is to end.
-    fn tend(&self) -> (Verdict, EndReason) {
+    fn tend(&mut self) -> (Verdict, EndReason) {
         let killed = Verdict::Signalled(libc::SIGKILL);
         loop {
             if let Some(verdict) = self.reap() {
                 return (verdict, EndReason::Program);
             }
-            let mut sources = vec![Source::readable(Event::Signal, self.queue.as_fd())];
-            if let Some(leader) = self.leader {
-                sources.push(Source::readable(Event::LeaderGone, leader.as_fd()));
-            }
-            let Ok(events) = watch::wait(&sources, PollTimeout::NONE) else {
+            let Ok(events) = watch::wait(&self.sources(), PollTimeout::NONE) else {
                 return (killed, EndReason::KilledFromOutside);
             };
             if events.contains(&Event::LeaderGone) {
@@ -223,6 +248,50 @@ impl Tree<'_> {
             }
             while let Some(signal) = self.queue.next() {
                 self.pass_on(signal);
+            }
+        }
+    }
+
+    fn sources(&self) -> Vec<Source<'_, Event>> {
+        let mut sources = vec![Source::readable(Event::Signal, self.queue.as_fd())];
+        if let Some(leader) = self.leader {
+            sources.push(Source::readable(Event::LeaderGone, leader.as_fd()));
+        }
+        sources
+    }
+
+    /// Whether anything lives beside this process; the program has been reaped.
+    fn has_others(&self) -> bool {
+        // Nobody else may wait for what was orphaned, and a zombie would count.
+        self.reap();
+        signal::anyone_else_inside()
+    }
+
+    /// Waits until nothing lives beside this process; false when something does after the time, or
+    /// when an end is asked for.
+    fn others_end_within(&mut self, linger_ms: u64) -> bool {
+        let until = Instant::now() + Duration::from_millis(linger_ms);
+        loop {
+            if !self.has_others() {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            // One more millisecond, for poll(2) counts whole ones and would come back too early.
+            let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
+            let events = watch::wait(&self.sources(), timeout.unwrap_or(PollTimeout::MAX));
+            if events.is_ok_and(|events| events.contains(&Event::LeaderGone)) {
+                return false;
+            }
+            while let Some(signal) = self.queue.next() {
+                match signal {
+                    Signal::SIGTERM => return false,
+                    // The program's number is free again, so nothing is sent to its group.
+                    Signal::SIGTSTP | Signal::SIGCONT => self.pass_on(signal),
+                    _ => {}
+                }
             }
         }
     }
@@ -237,7 +306,8 @@ impl Tree<'_> {
         None
     }
 
-    fn pass_on(&self, signal: Signal) {
+    fn pass_on(&mut self, signal: Signal) {
+        self.asked_to_end |= signal == Signal::SIGTERM;
         match signal {
             Signal::SIGCHLD => {}
             // A pause is for the whole tree, the commands of the keeper included; the kernel sends

@@ -21,8 +21,12 @@ pub(crate) enum Message {
     Ready(Confinement),
     /// A step failed; nothing was executed.
     Failed(StepError),
-    /// The program ended.
-    Ended(Verdict, EndReason),
+    /// The program ended; told again when what it had left behind has ended too.
+    Ended {
+        verdict: Verdict,
+        reason: EndReason,
+        left_behind: bool,
+    },
 }
 
 /// What the jail finds on its end.

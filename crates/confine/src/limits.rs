@@ -71,3 +71,5 @@ pub const COMMAND_BYTES_MAX: usize = 160 * 1024;
 pub const COMMAND_TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
 /// Time in milliseconds between SIGTERM and the kill of a command whose time-out has passed.
 pub const COMMAND_GRACE_MS: u64 = 1_000;
+/// Longest time in milliseconds that what a command left running may get to end by itself.
+pub const LINGER_MS_MAX: u64 = 10_000;

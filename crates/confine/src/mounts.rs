@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
-use crate::policy::JailPolicy;
+use crate::policy::{JailKind, JailPolicy};
 use crate::program::ProgramCall;
 use crate::sys::{self, best_effort};
 
@@ -45,10 +45,16 @@ pub(crate) fn build(policy: &JailPolicy, call: &ProgramCall) -> (View, Vec<Strin
             vec![format!("no mounts of its own: {}", errno.desc())],
         );
     }
-    gaps.extend(private_tmp(policy, call));
+    match policy.kind {
+        JailKind::Worker => {
+            gaps.extend(private_tmp(policy, call));
+            gaps.extend(private_memory(policy.tmp_bytes));
+        }
+        // What one command leaves in the shared ones is there for the next.
+        JailKind::Command => {}
+    }
     gaps.extend(private_proc());
     gaps.extend(private_terminals());
-    gaps.extend(private_memory(policy.tmp_bytes));
     (View::Own, gaps)
 }
 

@@ -18,7 +18,8 @@ pub enum JailKind {
     /// A worker: 0 and 1 are the channel, shared by jail and program; end of file on 0 ends all.
     Worker,
     /// A command of a worker: 0 is the report socket, whose hang-up ends all, and the program gets
-    /// `/dev/null` in its place; 1 is the program's output, which the jail never writes to.
+    /// `/dev/null` in its place; 1 is the program's output, which the jail never writes to. It
+    /// shares `/tmp` and `/dev/shm` with its worker: one command leaves files there for the next.
     Command,
 }
 
@@ -68,6 +69,9 @@ pub struct JailPolicy {
     pub network: NetworkReach,
     /// What a command that the keeper starts may reach of it at most.
     pub command_network: NetworkReach,
+    /// For a command: milliseconds that what its program left running gets to end by itself. It
+    /// gets as long as the grace of a time-out where the program was asked to end.
+    pub linger_ms: u64,
     /// For tests alone: a descriptor that stays open in every process of the tree, so that its end
     /// of file proves the tree empty.
     pub keep_fd: Option<i32>,
@@ -94,6 +98,7 @@ impl Default for JailPolicy {
             memory_bytes: None,
             network: NetworkReach::Full,
             command_network: NetworkReach::Full,
+            linger_ms: 0,
             keep_fd: None,
         }
     }
@@ -225,6 +230,12 @@ impl JailPolicy {
             1,
             i64::from(limits::PROCESS_CAP_MAX),
         )?;
+        in_range(
+            "linger_ms",
+            i64::try_from(self.linger_ms).unwrap_or(i64::MAX),
+            0,
+            limits::LINGER_MS_MAX as i64,
+        )?;
         if let Some(fd) = self.keep_fd {
             in_range(
                 "keep_fd",
@@ -308,6 +319,10 @@ mod tests {
             (
                 r#"{"process_cap":0}"#,
                 "`process_cap` is 0; it must lie between 1 and 4000000",
+            ),
+            (
+                r#"{"linger_ms":10001}"#,
+                "`linger_ms` is 10001; it must lie between 0 and 10000",
             ),
             (
                 r#"{"open_files":31}"#,

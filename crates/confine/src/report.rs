@@ -207,6 +207,10 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// Why.
     pub reason: EndReason,
+    /// For a command: whether something that it started still ran after it, past the time to
+    /// linger, and was ended.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub left_behind: bool,
 }
 
 /// What `exit.json` says about the end.
@@ -319,6 +323,7 @@ mod tests {
             exit_code: Some(3),
             signal: None,
             reason: EndReason::Program,
+            left_behind: false,
         });
         assert_eq!(
             ended.to_line(),

@@ -164,6 +164,13 @@ pub fn signal_group(pgid: u32, signal: Signal) -> Result<Delivery, SignalError> 
     }
 }
 
+/// Whether this PID namespace, whose init this process must be, has any other process. A zombie
+/// counts until its parent, which may be this one, has reaped it.
+pub(crate) fn anyone_else_inside() -> bool {
+    // Signal 0 is sent to nobody and only asks (kill(2)).
+    std::process::id() == 1 && nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), None).is_ok()
+}
+
 /// Sends `signal` to every process of this PID namespace but this one, which must be its init.
 ///
 /// Anywhere else the same call would reach everything of the user, so it is refused.

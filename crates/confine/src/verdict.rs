@@ -34,17 +34,19 @@ impl Verdict {
     }
 
     /// The same as a report.
-    pub(crate) fn ended(self, reason: EndReason) -> Ended {
+    pub(crate) fn ended(self, reason: EndReason, left_behind: bool) -> Ended {
         match self {
             Verdict::Exited(code) => Ended {
                 exit_code: Some(code.into()),
                 signal: None,
                 reason,
+                left_behind,
             },
             Verdict::Signalled(signal) => Ended {
                 exit_code: None,
                 signal: Some(signal),
                 reason,
+                left_behind,
             },
         }
     }

@@ -40,6 +40,8 @@ pub struct CommandSpec {
     pub process_cap: Option<u32>,
     /// What it may reach of the network.
     pub network: NetworkReach,
+    /// Milliseconds that what it left running gets to end by itself; none if there is no number.
+    pub linger_ms: Option<u64>,
 }
 
 impl std::fmt::Debug for CommandSpec {
@@ -71,6 +73,7 @@ impl CommandSpec {
             cpu_seconds: None,
             process_cap: None,
             network: NetworkReach::Full,
+            linger_ms: None,
         }
     }
 
@@ -91,6 +94,11 @@ impl CommandSpec {
         {
             let most = limits::COMMAND_TIMEOUT_MS_MAX;
             return Err(format!("timeout_ms must lie between 1 and {most}"));
+        }
+        let linger_ms = self.linger_ms.unwrap_or(0);
+        if linger_ms > limits::LINGER_MS_MAX {
+            let most = limits::LINGER_MS_MAX;
+            return Err(format!("linger_ms must be at most {most}"));
         }
         let network = match (self.network, tree.network, tree.command_network) {
             (NetworkReach::Full, NetworkReach::Full, NetworkReach::Full) => NetworkReach::Full,
@@ -126,6 +134,7 @@ impl CommandSpec {
             memory_bytes: tree.memory_bytes,
             network,
             command_network: network,
+            linger_ms,
             keep_fd: tree.keep_fd,
         };
         Ok((

@@ -62,6 +62,7 @@ fn a_command_has_numbers_and_a_view_of_its_own_and_its_end_is_told() {
             exit_code: Some(3),
             signal: None,
             reason: EndReason::Program,
+            left_behind: false,
         };
         assert_eq!(*ended, expected);
         assert_eq!(end.status.code(), Some(3));
@@ -82,6 +83,62 @@ fn what_a_command_left_behind_ends_with_it_and_the_worker_goes_on() {
 }
 
 #[test]
+fn what_a_program_left_running_has_time_to_end_by_itself_and_what_does_not_is_told() {
+    for user in users() {
+        let late = "(sleep 0.2; echo late) & echo first; exit 3";
+        let deaf = "setsid sleep 1000 & exit 3";
+        // Asked to end, the shell obeys; what it runs has as long as the grace, not the shorter time.
+        let slow = "(trap 'sleep 0.4; echo saved; exit' TERM; echo up; while :; do sleep 0.01; done) \
+                    & trap 'exit 3' TERM; wait";
+        let cases = [
+            (late, "\"linger_ms\":10000,", &["first", "late"][..], false),
+            (late, "", &["first"], true),
+            (deaf, "\"linger_ms\":100,", &[], true),
+            (
+                slow,
+                "\"linger_ms\":1,\"timeout_ms\":500,",
+                &["up", "saved"],
+                false,
+            ),
+        ];
+        for (script, more, output, left_behind) in cases {
+            let end = ask(user, &exactly(Rung::Pidns), &wish(script, more));
+            let (lines, rest) = reports(&end);
+            let expected: Vec<&str> = output.iter().copied().chain(["processes 3"]).collect();
+            assert_eq!(rest, expected, "{user:?} {script}");
+            let Some(JailLine::Ended(ended)) = lines.last() else {
+                panic!("{lines:?}")
+            };
+            assert_eq!(
+                (ended.exit_code, ended.left_behind),
+                (Some(3), left_behind),
+                "{user:?} {script}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_command_that_ended_in_time_is_not_told_as_timed_out_while_others_linger() {
+    for user in users() {
+        let more = "\"linger_ms\":10000,\"timeout_ms\":800,";
+        let end = ask(
+            user,
+            &exactly(Rung::Pidns),
+            &wish("sleep 1000 & exit 3", more),
+        );
+        let (lines, _) = reports(&end);
+        let ended = Ended {
+            exit_code: Some(3),
+            signal: None,
+            reason: EndReason::Program,
+            left_behind: true,
+        };
+        assert_eq!(lines.last(), Some(&JailLine::Ended(ended)), "{user:?}");
+    }
+}
+
+#[test]
 fn a_time_out_asks_first() {
     for user in users() {
         let script = "trap 'echo saved; exit 5' TERM; while :; do sleep 0.02; done";
@@ -97,6 +154,7 @@ fn a_time_out_asks_first() {
             exit_code: Some(5),
             signal: None,
             reason,
+            left_behind: false,
         };
         assert_eq!(lines.last(), Some(&JailLine::Ended(ended)));
     }
@@ -119,6 +177,7 @@ fn a_command_deaf_to_the_time_out_is_killed_with_all_that_escaped_from_it() {
             exit_code: None,
             signal: Some(9),
             reason,
+            left_behind: false,
         };
         assert_eq!(lines.last(), Some(&JailLine::Ended(ended)));
     }
@@ -165,6 +224,10 @@ fn a_command_can_have_less_than_its_tree_and_never_more() {
             (
                 "\"timeout_ms\":86400001,\"network\":\"loopback\",",
                 "timeout_ms must lie between 1 and 86400000",
+            ),
+            (
+                "\"linger_ms\":10001,\"network\":\"loopback\",",
+                "linger_ms must be at most 10000",
             ),
             (
                 "\"cwd\":\"w\",\"network\":\"loopback\",",

@@ -246,6 +246,7 @@ fn the_end_of_the_input_ends_the_tree() {
             exit_code: None,
             signal: Some(9),
             reason: EndReason::LeaderGone,
+            left_behind: false,
         };
         assert_eq!(end.last, Some(JailLine::Ended(ended)));
     }
@@ -347,6 +348,7 @@ fn an_init_killed_by_somebody_else_is_told_as_that() {
             exit_code: None,
             signal: Some(9),
             reason,
+            left_behind: false,
         };
         assert_eq!(end.last, Some(JailLine::Ended(ended)));
     }

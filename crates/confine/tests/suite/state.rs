@@ -6,7 +6,9 @@ use std::process::Command;
 use confine::policy::JailPolicy;
 use confine::report::{ProcessCap, Rung};
 
-use crate::support::{KEEP, Running, everywhere, exactly, jail, start, start_script, users};
+use crate::support::{
+    BUDGET, KEEP, Running, everywhere, exactly, jail, start, start_script, users,
+};
 
 #[test]
 fn only_the_standard_descriptors_cross_and_the_one_for_tests() {
@@ -129,6 +131,30 @@ fn a_command_gets_dev_null_as_input_and_an_output_that_the_jail_never_writes_to(
         let end = jail.finish();
         assert_eq!((end.status.code(), end.output.as_str()), (Some(4), "out\n"));
         assert_eq!((end.started, end.last), (None, None));
+    }
+}
+
+#[test]
+fn a_command_that_a_jail_starts_leaves_its_files_in_tmp_and_nothing_else() {
+    // What leaves a group is not held.
+    let holding = |&(_, rung): &(_, Rung)| rung > Rung::Group;
+    for (user, rung) in everywhere().into_iter().filter(holding) {
+        let policy = JailPolicy {
+            kind: confine::policy::JailKind::Command,
+            linger_ms: 300,
+            ..exactly(rung)
+        };
+        let place = crate::support::public_dir();
+        assert!(place.path().starts_with("/tmp"), "{place:?}");
+        let note = place.path().join("note");
+        let script = format!(
+            "(sleep 0.05; echo late) & setsid sleep 1000 >/dev/null & echo x > {}",
+            note.display()
+        );
+        let jail = start_script(user, &policy, &script);
+        assert!(jail.live.is_empty_within(BUDGET), "{user:?} {rung}");
+        assert_eq!(jail.finish().output, "late\n", "{user:?} {rung}");
+        assert_eq!(std::fs::read_to_string(note).unwrap(), "x\n");
     }
 }
 

@@ -19,6 +19,7 @@ fn exit_codes_are_exact() {
                 exit_code: Some(code),
                 signal: None,
                 reason: EndReason::Program,
+                left_behind: false,
             };
             assert_eq!(end.last, Some(JailLine::Ended(ended)));
             assert_eq!(end.started.unwrap().confinement.rung, rung);
@@ -41,6 +42,7 @@ fn deaths_by_signal_are_exact_also_by_real_time_ones() {
                 exit_code: None,
                 signal: Some(signal),
                 reason: EndReason::Program,
+                left_behind: false,
             };
             assert_eq!(end.last, Some(JailLine::Ended(ended)));
         }
@@ -57,7 +59,8 @@ fn half_a_line_of_the_program_does_not_spoil_the_last_line() {
             Some(JailLine::Ended(Ended {
                 exit_code: Some(0),
                 signal: None,
-                reason: EndReason::Program
+                reason: EndReason::Program,
+                left_behind: false,
             }))
         );
     }
@@ -86,7 +89,8 @@ fn the_end_is_recorded_in_a_file_of_its_own() {
                 outcome: Outcome::Ended(Ended {
                     exit_code: Some(5),
                     signal: None,
-                    reason: EndReason::Program
+                    reason: EndReason::Program,
+                    left_behind: false,
                 })
             }
         );
