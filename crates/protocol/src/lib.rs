@@ -15,6 +15,7 @@ pub mod ids;
 pub mod job;
 pub mod journal;
 pub mod limits;
+pub mod place;
 pub mod result;
 pub mod socket;
 pub mod stats;

@@ -5,82 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use protocol::error::{ErrorCode, ToolError};
-
-/// Folders at the top of a workspace that belong to us or to version control.
-const RESERVED_DIRS: &[&str] = &[
-    ".git",
-    ".muster",
-    ".team",
-    ".tasks",
-    ".worktrees",
-    ".claude",
-];
-
-/// Checks a `deliverables_dir` or an entry of `write_paths` as it was written, and gives its plain
-/// form: `./docs//` is `docs`.
-///
-/// # Errors
-/// When it is absolute, leaves the workspace, names the workspace itself, begins with `~`, or lies
-/// in a folder of ours or of version control; `parameter` is named in the error.
-pub fn relative_path(parameter: &str, text: &str) -> Result<PathBuf, ToolError> {
-    let refuse = |code, why: &str| {
-        Err(
-            ToolError::new(code, format!("`{parameter}` is {text:?}: {why}"))
-                .hint("give a path inside the workspace, such as `docs/api`"),
-        )
-    };
-    if text.trim().is_empty() {
-        return refuse(ErrorCode::DeliverablesDirRefused, "it must not be empty");
-    }
-    if text.contains('\0') {
-        return refuse(ErrorCode::DeliverablesDirRefused, "it has a NUL character");
-    }
-    if text.starts_with('~') {
-        return refuse(
-            ErrorCode::OutsideWorkspace,
-            "`~` is not expanded, and a home folder lies outside the workspace",
-        );
-    }
-    let mut plain = PathBuf::new();
-    for component in Path::new(text).components() {
-        match component {
-            Component::Normal(name) => plain.push(name),
-            Component::CurDir => {}
-            Component::ParentDir => {
-                return refuse(ErrorCode::OutsideWorkspace, "it must not go up with `..`");
-            }
-            Component::RootDir | Component::Prefix(_) => {
-                return refuse(
-                    ErrorCode::OutsideWorkspace,
-                    "it must be relative to the workspace",
-                );
-            }
-        }
-    }
-    let Some(first) = plain.components().next() else {
-        return refuse(
-            ErrorCode::DeliverablesDirRefused,
-            "it must be a folder below the workspace, not the workspace itself",
-        );
-    };
-    let reserved = RESERVED_DIRS
-        .iter()
-        .any(|dir| first.as_os_str().eq_ignore_ascii_case(dir));
-    let inner = plain.components().any(|component| {
-        component.as_os_str().eq_ignore_ascii_case(".git")
-            || component.as_os_str() == protocol::job::AGENT_DIR
-    });
-    if reserved || inner {
-        return refuse(
-            ErrorCode::DeliverablesDirRefused,
-            "that folder belongs to version control or to the run itself",
-        );
-    }
-    Ok(plain)
-}
 
 /// As what a path is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,50 +149,6 @@ mod tests {
 
     fn path(text: &str) -> PathBuf {
         PathBuf::from(text)
-    }
-
-    #[test]
-    fn a_place_is_written_in_one_plain_form() {
-        for text in ["docs", "docs/", "./docs//", "docs/."] {
-            assert_eq!(relative_path("p", text), Ok(path("docs")), "{text}");
-        }
-        assert_eq!(relative_path("p", ".github/x"), Ok(path(".github/x")));
-        assert_eq!(relative_path("p", "a/~b"), Ok(path("a/~b")));
-    }
-
-    #[test]
-    fn a_place_outside_or_of_ours_is_refused() {
-        use ErrorCode::{DeliverablesDirRefused as Refused, OutsideWorkspace as Outside};
-        let table = [
-            ("../x", Outside),
-            ("a/../../x", Outside),
-            ("a/..", Outside),
-            ("/tmp/x", Outside),
-            ("~/x", Outside),
-            ("~", Outside),
-            ("", Refused),
-            ("  ", Refused),
-            (".", Refused),
-            ("./", Refused),
-            ("a/\0", Refused),
-            (".git", Refused),
-            (".GIT/hooks", Refused),
-            ("vendor/.git/x", Refused),
-            (".muster/runs", Refused),
-            (".team", Refused),
-            (".tasks/a", Refused),
-            (".worktrees/x", Refused),
-            ("docs/.subagent", Refused),
-        ];
-        for (text, code) in table {
-            let error = relative_path("deliverables_dir", text).unwrap_err();
-            assert_eq!(error.code, code, "{text:?}");
-            assert!(
-                error.message.contains("deliverables_dir"),
-                "{}",
-                error.message
-            );
-        }
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::{AgentId, ConversationId, TaskId};
 use protocol::job::{AGENT_DIR, JobSpec};
+use protocol::place::{default_deliverables_dir, relative_path};
 use uuid::Uuid;
 
 use crate::core::Ticket;
 use crate::core::input::{CreateOrder, DirFacts, Mode};
-use crate::core::scope::relative_path;
-use crate::driver::plan::{Ground, Identity, default_deliverables_dir, plan};
+use crate::driver::plan::{Ground, Identity, plan};
 use crate::driver::request::CreateOrderRequest;
 use crate::driver::work::Planned;
 use crate::os::clock;
@@ -53,7 +53,7 @@ pub(super) fn default_is_free(workspace: &Path, agent_id: AgentId) -> bool {
     let place = look_up(
         PathUse::Deliverables,
         workspace,
-        &default_deliverables_dir(agent_id),
+        &default_deliverables_dir(agent_id, None),
     );
     matches!(place, Ok(place) if place.content == Content::Free)
 }
@@ -123,7 +123,7 @@ fn look_into(
     let params = &order.params;
     let wanted = match &params.deliverables_dir {
         Some(text) => relative_path("deliverables_dir", text)?,
-        None => default_deliverables_dir(agent_id),
+        None => default_deliverables_dir(agent_id, None),
     };
     let deliverables = look_up(PathUse::Deliverables, workspace, &wanted)?;
     let write_places: Vec<Place> = params

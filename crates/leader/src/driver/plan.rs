@@ -17,8 +17,6 @@ use protocol::tool::leader::{CreateSubAgentParams, summary_warning};
 use crate::driver::config::Environment;
 use crate::driver::request::{CreateOrderRequest, Origin};
 
-/// Where agents without a `deliverables_dir` put their results.
-pub const RESULTS_DIR: &str = "sub_agent_results";
 /// Characters of the task that stand for a missing summary.
 const SUMMARY_CHARS: usize = 30;
 
@@ -86,11 +84,6 @@ pub struct Plan {
     pub access: ModelAccess,
     /// What is odd about the call.
     pub warnings: Vec<String>,
-}
-
-/// The deliverables dir of an agent for which nobody names one.
-pub fn default_deliverables_dir(agent_id: AgentId) -> PathBuf {
-    Path::new(RESULTS_DIR).join(format!("agent_{agent_id}"))
 }
 
 /// Checks the parameters that need neither a number nor the file system.

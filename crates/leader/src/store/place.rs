@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use protocol::error::{ErrorCode, ToolError};
-
-use crate::core::scope::relative_path;
+use protocol::place::relative_path;
 
 /// Files of the workspace that say what agents may do, and so are no agent's to write.
 const RESERVED_FILES: &[&str] = &["muster.toml", ".mcp.json"];

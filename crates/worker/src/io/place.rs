@@ -2,22 +2,14 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use protocol::ids::AgentId;
 use protocol::job::AGENT_DIR;
+use protocol::place::{default_deliverables_dir, relative_path};
 
 use crate::exit::StartError;
 
-/// Folders at the top of a workspace that are not to be delivered into.
-const KEPT_DIRS: [&str; 6] = [
-    ".git",
-    ".muster",
-    ".team",
-    ".tasks",
-    ".worktrees",
-    ".claude",
-];
 /// Numbers that are tried for a free default folder.
 const NUMBERS_TRIED_MAX: u32 = 10_000;
 
@@ -52,11 +44,6 @@ pub fn workspace(path: &Path) -> Result<PathBuf, StartError> {
     Ok(resolved)
 }
 
-/// The folder that an agent of this number gets when nobody names one.
-pub fn default_dir(agent_id: AgentId) -> String {
-    format!("sub_agent_results/agent_{agent_id}")
-}
-
 /// The first number whose default folder is free.
 ///
 /// # Errors
@@ -64,7 +51,7 @@ pub fn default_dir(agent_id: AgentId) -> String {
 pub fn free_number(workspace: &Path) -> Result<AgentId, StartError> {
     let mut number = AgentId::FIRST;
     for _ in 0..NUMBERS_TRIED_MAX {
-        if is_free(&workspace.join(default_dir(number))) {
+        if is_free(&workspace.join(default_deliverables_dir(number, None))) {
             return Ok(number);
         }
         match number.next() {
@@ -95,7 +82,7 @@ pub fn check_deliverables(
     wanted: &Path,
     reuse: Reuse,
 ) -> Result<PathBuf, StartError> {
-    let relative = plain(wanted).map_err(|why| refused(wanted, why))?;
+    let relative = plain(wanted)?;
     let dir = workspace.join(&relative);
     stays_inside(workspace, &dir).map_err(|why| refused(wanted, why))?;
     match fs::metadata(&dir) {
@@ -132,36 +119,13 @@ fn refused(wanted: &Path, why: &str) -> StartError {
     .hint("give a path below the workspace, such as docs/api")
 }
 
-fn plain(wanted: &Path) -> Result<PathBuf, &'static str> {
-    if wanted.to_str().is_some_and(|text| text.trim().is_empty()) {
-        return Err("it is empty");
-    }
-    let mut plain = PathBuf::new();
-    for part in wanted.components() {
-        match part {
-            Component::Normal(name) => plain.push(name),
-            Component::CurDir => {}
-            Component::ParentDir => return Err("`..` leads out of where it says"),
-            Component::RootDir | Component::Prefix(_) => {
-                return Err("it must be relative to the workspace");
-            }
-        }
-    }
-    let Some(first) = plain.iter().next() else {
-        return Err("it is the workspace itself");
-    };
-    if first.to_string_lossy().starts_with('~') {
-        return Err("`~` stands for no folder here");
-    }
-    let is_kept = |name: &&str| first.eq_ignore_ascii_case(name);
-    if KEPT_DIRS.iter().any(is_kept)
-        || plain
-            .iter()
-            .any(|part| part.eq_ignore_ascii_case(".git") || part == AGENT_DIR)
-    {
-        return Err("that folder belongs to version control or to muster itself");
-    }
-    Ok(plain)
+/// The plain form of a path as it was written.
+fn plain(wanted: &Path) -> Result<PathBuf, StartError> {
+    let text = wanted
+        .to_str()
+        .ok_or_else(|| refused(wanted, "it is no UTF-8 text"))?;
+    relative_path("--deliverables-dir", text)
+        .map_err(|error| StartError::new(error.message).hint(error.hint))
 }
 
 /// Resolves as much of a path as exists, and wants it below the workspace.
@@ -235,11 +199,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         assert_eq!(free_number(&root).unwrap(), AgentId::FIRST);
-        let first = default_dir(AgentId::FIRST);
-        make(&root, &first).unwrap();
-        let error = check_deliverables(&root, Path::new(&first), Reuse::Refuse).unwrap_err();
+        let first = default_deliverables_dir(AgentId::FIRST, None);
+        make(&root, first.to_str().unwrap()).unwrap();
+        let error = check_deliverables(&root, &first, Reuse::Refuse).unwrap_err();
         assert!(error.hint.contains("--reuse-deliverables-dir"), "{error}");
-        check_deliverables(&root, Path::new(&first), Reuse::Allow).unwrap();
+        check_deliverables(&root, &first, Reuse::Allow).unwrap();
         assert_eq!(free_number(&root).unwrap().get(), 2);
     }
 

@@ -10,6 +10,7 @@ use protocol::job::{
     JOB_FILE, JOB_FORMAT, JobLimits, JobSpec, Provider, SYSTEM_PROMPT_FILE, TASK_FILE,
 };
 use protocol::limits::{SUMMARY_CHARS_MAX, SUMMARY_CHARS_WANTED, TASK_BYTES_MAX};
+use protocol::place::default_deliverables_dir;
 use protocol::status::ThinkingMode;
 use protocol::text::{Prompts, SystemPrompt, WriteScope};
 use uuid::Uuid;
@@ -119,7 +120,7 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
     let deliverables_dir = wanted
         .deliverables_dir
         .clone()
-        .unwrap_or_else(|| place::default_dir(agent_id).into());
+        .unwrap_or_else(|| default_deliverables_dir(agent_id, None));
     let deliverables_dir = place::check_deliverables(&workspace, &deliverables_dir, wanted.reuse)?;
     let language = settings.language.for_agent(&summary, &task);
     let prompts_dir = absolute(settings.prompts_dir.as_deref())?;
