@@ -137,6 +137,26 @@ pub struct Outcome {
     pub stop_reason: Option<StopReason>,
 }
 
+impl Outcome {
+    /// Where an agent stands that has come to this outcome. A leader may know better: the cause
+    /// of a stop that it began decides, whatever was reported.
+    pub fn status(&self) -> Status {
+        match self.stop_reason {
+            _ if self.success => Status::Completed,
+            Some(StopReason::Deadline) => Status::TimedOut,
+            Some(
+                StopReason::Terminated
+                | StopReason::LeaderStopped
+                | StopReason::ConversationClosed
+                | StopReason::IdleTimeout
+                | StopReason::ShutdownApproved,
+            ) => Status::Terminated,
+            Some(StopReason::LeaderDied) => Status::Interrupted,
+            Some(_) | None => Status::Failed,
+        }
+    }
+}
+
 /// `conversations.json`. Unknown fields of a newer version are kept when it is rewritten.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConversationFile {

@@ -122,11 +122,7 @@ pub fn fold(journal: &[u8], task_id: &TaskId) -> Option<Folded> {
                 },
                 Some(folded),
             ) => {
-                folded.file.status = if result.success {
-                    Status::Completed
-                } else {
-                    Status::Failed
-                };
+                folded.file.status = result.status();
                 folded.file.stats = stats;
                 folded.file.completed_at = Some(completed_at);
                 folded.file.result = Some(result);
@@ -139,6 +135,7 @@ pub fn fold(journal: &[u8], task_id: &TaskId) -> Option<Folded> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::StopReason;
 
     fn line(line: &JournalLine) -> String {
         format!("{}\n", serde_json::to_string(line).unwrap())
@@ -173,6 +170,38 @@ mod tests {
         assert_eq!(folded.file.messages, vec![Message::user("hello")]);
         assert_eq!(folded.file.stats.turns, 1);
         assert_eq!(folded.file.status, Status::Running);
+    }
+
+    #[test]
+    fn the_status_follows_the_reason_of_the_end() {
+        let task = TaskId::new("sub_00000001").unwrap();
+        for (success, stop_reason, status) in [
+            (true, None, Status::Completed),
+            (false, None, Status::Failed),
+            (false, Some(StopReason::NoFinish), Status::Failed),
+            (false, Some(StopReason::Deadline), Status::TimedOut),
+            (false, Some(StopReason::Terminated), Status::Terminated),
+            (false, Some(StopReason::LeaderStopped), Status::Terminated),
+            (
+                false,
+                Some(StopReason::ConversationClosed),
+                Status::Terminated,
+            ),
+            (false, Some(StopReason::LeaderDied), Status::Interrupted),
+        ] {
+            let finished = JournalLine::Finished {
+                result: Outcome {
+                    success,
+                    summary: String::new(),
+                    stop_reason,
+                },
+                stats: Stats::default(),
+                completed_at: "2026-03-10T12:02:00Z".into(),
+            };
+            let text = start("sub_00000001") + &line(&finished);
+            let folded = fold(text.as_bytes(), &task).unwrap();
+            assert_eq!(folded.file.status, status, "{stop_reason:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use protocol::conversation::Outcome;
 use protocol::exit;
 use protocol::stats::Stats;
-use protocol::status::{Status, StopReason};
+use protocol::status::StopReason;
 
 use crate::io::files::FileError;
 use crate::io::signals::StopSignal;
@@ -94,26 +94,10 @@ impl Ended {
     }
 }
 
-/// Where an agent stands that has come to this outcome.
-pub fn end_status(outcome: &Outcome) -> Status {
-    match outcome.stop_reason {
-        _ if outcome.success => Status::Completed,
-        Some(StopReason::Deadline) => Status::TimedOut,
-        Some(
-            StopReason::Terminated
-            | StopReason::LeaderStopped
-            | StopReason::ConversationClosed
-            | StopReason::IdleTimeout
-            | StopReason::ShutdownApproved,
-        ) => Status::Terminated,
-        Some(StopReason::LeaderDied) => Status::Interrupted,
-        Some(_) | None => Status::Failed,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::status::Status;
 
     fn ended(outcome: Outcome, cause: Option<StopCause>) -> Ended {
         Ended {
@@ -142,7 +126,7 @@ mod tests {
             let cause = StopCause::Signal(signal);
             let end = ended(failed(cause.reason()), Some(cause));
             assert_eq!(end.exit_code(), code);
-            assert_eq!(end_status(&end.outcome), Status::Terminated);
+            assert_eq!(end.outcome.status(), Status::Terminated);
         }
         let causes = [
             (StopCause::Deadline, 124, Status::TimedOut),
@@ -161,7 +145,7 @@ mod tests {
         ];
         for (cause, code, status) in causes {
             let end = ended(failed(cause.reason()), Some(cause));
-            assert_eq!((end.exit_code(), end_status(&end.outcome)), (code, status));
+            assert_eq!((end.exit_code(), end.outcome.status()), (code, status));
         }
     }
 
@@ -172,7 +156,7 @@ mod tests {
             summary: "done".into(),
             stop_reason: None,
         };
-        assert_eq!(end_status(&outcome), Status::Completed);
+        assert_eq!(outcome.status(), Status::Completed);
         assert_eq!(ended(outcome, None).exit_code(), 0);
     }
 

@@ -7,7 +7,7 @@ use protocol::status::{Status, StopReason};
 use protocol::text::Prompts;
 use serde_json::json;
 
-use crate::exit::{Ended, end_status};
+use crate::exit::Ended;
 use crate::io::deliverables;
 use crate::run::report::Reporter;
 
@@ -21,7 +21,7 @@ pub fn agent_result(
     ended: &Ended,
     mut warnings: Vec<String>,
 ) -> AgentResult {
-    let status = end_status(&ended.outcome);
+    let status = ended.outcome.status();
     let found = deliverables::list(&job.workspace.join(&job.deliverables_dir));
     let deliverables_dir = job.deliverables_dir.to_string_lossy().into_owned();
     let outcome = &ended.outcome;

@@ -6,7 +6,7 @@ use protocol::conversation::Outcome;
 use protocol::stats::Stats;
 use protocol::status::{Status, StopReason};
 
-use crate::exit::{Ended, StopCause, end_status};
+use crate::exit::{Ended, StopCause};
 use crate::io::clock::utc_now;
 use crate::io::record::Record;
 use crate::run::report::Reporter;
@@ -40,7 +40,7 @@ impl Surroundings {
             cause,
             stats,
         };
-        let status = end_status(&ended.outcome);
+        let status = ended.outcome.status();
         let now_ms = self.watch.now_ms();
         let saved = self
             .record

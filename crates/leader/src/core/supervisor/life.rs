@@ -1,6 +1,8 @@
 //! Moves one agent along its life: applies an event, and turns what the machine wants into
 //! effects, timers and slots.
 
+use protocol::channel::FinishedParams;
+
 use crate::core::deadline::{Ladder, LadderStep};
 use crate::core::effect::Effect;
 use crate::core::ends::EndFacts;
@@ -197,7 +199,7 @@ impl Supervisor {
         let mut result = result::ended(agent, end, facts, now_ms, texts);
         result
             .warnings
-            .extend(late_report(agent.report.is_some(), end));
+            .extend(late_report(agent.report.as_ref(), end));
         agent.clock.pause(now_ms);
         agent.ladder = None;
         let never_ran = agent.process.is_none();
@@ -359,9 +361,11 @@ impl Supervisor {
     }
 }
 
-/// What is odd about an end that a report came too late to change.
-fn late_report(reported: bool, end: End) -> Option<String> {
-    let too_late = reported && matches!(end, End::TimedOut | End::Terminated(_));
+/// What is odd about an end that a report of success came too late to change. A worker that is
+/// being stopped reports just that, which is as it should be.
+fn late_report(report: Option<&FinishedParams>, end: End) -> Option<String> {
+    let too_late = report.is_some_and(|report| report.success)
+        && matches!(end, End::TimedOut | End::Terminated(_));
     too_late
         .then(|| "its report came after its stop had begun and did not change its end".to_owned())
 }
