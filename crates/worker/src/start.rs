@@ -5,14 +5,17 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use confine::keeper::Client;
 use protocol::exit;
 use protocol::job::AGENT_DIR;
+use protocol::result::AgentResult;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
 use crate::cli::{Cli, Mode, OutputFormat};
-use crate::exit::{Ended, StartError};
+use crate::exit::StartError;
 use crate::io::channel::{open, take_standard_io};
 use crate::io::files::ensure_dir;
 use crate::io::job::{read_job, set_aside};
@@ -23,12 +26,15 @@ use crate::run::prepare::{Prepared, prepare};
 use crate::run::report::{Output, Reporter};
 use crate::run::result::{agent_result, tell_people};
 use crate::run::toolbox::offered;
+use crate::tools::command::Keeping;
 
 /// Threads for blocking work beside the one that runs everything else.
 const BLOCKING_THREADS_MAX: usize = 1;
 
 /// Runs the worker with these arguments, the program's name first.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    // Before anything can be started that would inherit the socket to the keeper.
+    let keeper = Client::inherited().map_err(|error| error.to_string());
     let cli = match Cli::read(arguments) {
         Ok(cli) => cli,
         Err(error) => {
@@ -56,7 +62,11 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         let signals = Signals::install()
             .map_err(|error| StartError::new(format!("no signal handlers: {error}")))?;
         start_log(&cli);
-        run(&cli, channel, signals).await
+        let keeping = Arc::new(Keeping::find(keeper).await);
+        if let Some(gap) = keeping.gap() {
+            tracing::warn!(gap, "commands are not held as they should be");
+        }
+        run(&cli, channel, signals, keeping).await
     });
     // A blocking call that hangs, in a dead file system say, must not keep the process.
     runtime.shutdown_background();
@@ -102,15 +112,16 @@ async fn run(
     cli: &Cli,
     channel: Option<(OwnedFd, OwnedFd)>,
     signals: Signals,
+    keeping: Arc<Keeping>,
 ) -> Result<u8, StartError> {
     match (cli.mode()?, channel) {
         (Mode::Task(wanted), _) => {
             let prepared = prepare(&wanted)?;
             if cli.dry_run {
-                return dry_run(&prepared);
+                return dry_run(&prepared, &keeping);
             }
             let agent_dir = prepared.lay_out()?;
-            run_alone(cli, prepared, agent_dir, signals).await
+            run_alone(cli, prepared, agent_dir, signals, keeping).await
         }
         (Mode::Job(path), _) | (Mode::Leader(path), None) => {
             let (job, prompts, agent_dir) = take_job(&path)?;
@@ -122,10 +133,10 @@ async fn run(
                 warnings: Vec::new(),
             };
             if cli.dry_run {
-                return dry_run(&prepared);
+                return dry_run(&prepared, &keeping);
             }
             make_ready(&agent_dir)?;
-            run_alone(cli, prepared, agent_dir, signals).await
+            run_alone(cli, prepared, agent_dir, signals, keeping).await
         }
         (Mode::Leader(path), Some((input, output))) => {
             let (leader, events) = open(input, output)
@@ -141,6 +152,7 @@ async fn run(
                     leader: Some(leader.clone()),
                     ..Reporter::default()
                 },
+                keeping,
             };
             let ended = under_leader(start, leader, events).await?;
             Ok(ended.exit_code())
@@ -171,10 +183,12 @@ fn make_ready(agent_dir: &std::path::Path) -> Result<(), StartError> {
 
 async fn run_alone(
     cli: &Cli,
-    prepared: Prepared,
+    mut prepared: Prepared,
     agent_dir: PathBuf,
     signals: Signals,
+    keeping: Arc<Keeping>,
 ) -> Result<u8, StartError> {
+    prepared.warnings.extend(keeping.gap());
     let spec = prepared.job.spec.clone();
     let mut reporter = Reporter {
         people: (!cli.quiet).then(|| Box::new(io::stderr()) as Output),
@@ -195,26 +209,27 @@ async fn run_alone(
         agent_dir,
         signals,
         reporter,
+        keeping: Arc::clone(&keeping),
     };
     let ended = alone(start, prepared.access).await?;
-    print_result(cli, &spec, &prepared.prompts, &ended, prepared.warnings)?;
+    let result = agent_result(
+        &spec,
+        &prepared.prompts,
+        &ended,
+        prepared.warnings,
+        keeping.told(),
+    );
+    print_result(cli, &result)?;
     Ok(ended.exit_code())
 }
 
-fn print_result(
-    cli: &Cli,
-    spec: &protocol::job::JobSpec,
-    prompts: &protocol::text::Prompts,
-    ended: &Ended,
-    warnings: Vec<String>,
-) -> Result<(), StartError> {
-    let result = agent_result(spec, prompts, ended, warnings);
+fn print_result(cli: &Cli, result: &AgentResult) -> Result<(), StartError> {
     if !cli.quiet {
         let mut people = Reporter {
             people: Some(Box::new(io::stderr())),
             ..Reporter::default()
         };
-        tell_people(&mut people, &result);
+        tell_people(&mut people, result);
     }
     let line = match cli.output_format {
         OutputFormat::Text => return Ok(()),
@@ -235,7 +250,7 @@ fn print_line(line: &serde_json::Value) -> Result<(), StartError> {
     }
 }
 
-fn dry_run(prepared: &Prepared) -> Result<u8, StartError> {
+fn dry_run(prepared: &Prepared, keeping: &Keeping) -> Result<u8, StartError> {
     let job = &prepared.job;
     let tools: Vec<serde_json::Value> = offered(&prepared.prompts, &job.spec.tools, &[])
         .into_iter()
@@ -248,6 +263,7 @@ fn dry_run(prepared: &Prepared) -> Result<u8, StartError> {
         "job": job.spec,
         "messages": first_messages(job, &prepared.prompts),
         "tools": tools,
+        "commands": keeping.told(),
         "warnings": prepared.warnings}))?;
     Ok(exit::SUCCESS)
 }

@@ -29,6 +29,7 @@ use crate::run::report::Reporter;
 use crate::run::surroundings::Surroundings;
 use crate::run::toolbox::{Toolbox, offered};
 use crate::run::watch::Watch;
+use crate::tools::command::Keeping;
 use crate::tools::{ToolContext, list};
 
 /// What a run is begun with.
@@ -44,6 +45,8 @@ pub struct Start {
     pub signals: Signals,
     /// Who is told.
     pub reporter: Reporter,
+    /// What holds the processes of commands together.
+    pub keeping: Arc<Keeping>,
 }
 
 /// Runs a worker that has no leader.
@@ -129,6 +132,7 @@ fn open_surroundings(
         record,
         watch,
         reporter: start.reporter,
+        keeping: start.keeping,
     };
     Ok((around, start.job, start.prompts))
 }
@@ -179,6 +183,7 @@ async fn work(
             write_scope: Vec::new(),
             prompts: Arc::new(prompts),
             hidden_env: access.spec.api_key_env.iter().cloned().collect(),
+            keeping: Arc::clone(&around.keeping),
         },
     };
     Agent::new(around, machine, model, offered, toolbox)

@@ -5,7 +5,7 @@ use protocol::job::JobSpec;
 use protocol::result::{AgentResult, cut_middle};
 use protocol::status::{Status, StopReason};
 use protocol::text::Prompts;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::exit::Ended;
 use crate::io::deliverables;
@@ -14,12 +14,13 @@ use crate::run::report::Reporter;
 /// What went wrong, as the error of a result quotes it.
 const ERROR_TEXT_BYTES_MAX: usize = 1024;
 
-/// Makes the result of a run that has ended.
+/// Makes the result of a run that has ended. `commands` is what held its commands.
 pub fn agent_result(
     job: &JobSpec,
     prompts: &Prompts,
     ended: &Ended,
     mut warnings: Vec<String>,
+    commands: Value,
 ) -> AgentResult {
     let status = ended.outcome.status();
     let found = deliverables::list(&job.workspace.join(&job.deliverables_dir));
@@ -51,7 +52,8 @@ pub fn agent_result(
         warnings,
         confinement: json!({
             "rung": null,
-            "gaps": ["a worker without a leader is not confined"]}),
+            "gaps": ["a worker without a leader is not confined"],
+            "commands": commands}),
     }
 }
 

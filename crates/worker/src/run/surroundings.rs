@@ -1,6 +1,8 @@
 //! A run's record, its watch and its listeners: what there is from the first moment to the last,
 //! also when the run never gets as far as its model.
 
+use std::sync::Arc;
+
 use protocol::channel::ProgressParams;
 use protocol::conversation::Outcome;
 use protocol::stats::Stats;
@@ -11,6 +13,7 @@ use crate::io::clock::utc_now;
 use crate::io::record::Record;
 use crate::run::report::Reporter;
 use crate::run::watch::Watch;
+use crate::tools::command::Keeping;
 
 /// What every part of a run needs.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub struct Surroundings {
     pub watch: Watch,
     /// Who is told.
     pub reporter: Reporter,
+    /// What holds the processes of commands together.
+    pub keeping: Arc<Keeping>,
 }
 
 impl Surroundings {

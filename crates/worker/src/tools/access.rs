@@ -165,6 +165,9 @@ mod tests {
                 .collect(),
             prompts: Arc::new(Prompts::builtin(Language::En)),
             hidden_env: Vec::new(),
+            keeping: Arc::new(crate::tools::command::Keeping::Group {
+                why: "a test wants it so".to_owned(),
+            }),
         })
     }
 

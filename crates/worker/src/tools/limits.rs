@@ -47,6 +47,15 @@ pub(crate) const OUTPUT_LINE_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const OUTPUT_READ_BYTES: usize = 64 * 1024;
 /// From the end of a command's shell until its output is no longer waited for, in milliseconds.
 pub(crate) const OUTPUT_DRAIN_MS: u64 = 500;
+/// From the moment at which a command should have been ended by its keeper until it is hung up on,
+/// in milliseconds.
+pub(crate) const KEEPER_LATE_MS: u64 = 5_000;
+/// From the kill of a command until its end is no longer waited for, in milliseconds.
+pub(crate) const KILL_WAIT_MS: u64 = 5_000;
+/// From the start of a jail's trial until it is given up, in milliseconds.
+pub(crate) const TRIAL_MS: u64 = 5_000;
+/// What may be told of one command, in bytes.
+pub(crate) const REPORT_BYTES_MAX: usize = 256 * 1024;
 /// A command text, in bytes; the kernel takes 128 KiB in one argument.
 pub(crate) const COMMAND_BYTES_MAX: usize = 100 * 1024;
 

@@ -39,6 +39,8 @@ use serde_json::Value;
 
 pub use crate::core::tally::Tally;
 
+use self::command::Keeping;
+
 /// What a tool may know of the agent it works for. One per run; it is never changed.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
@@ -54,6 +56,8 @@ pub struct ToolContext {
     pub prompts: Arc<Prompts>,
     /// Environment variables that commands must not see (names).
     pub hidden_env: Vec<String>,
+    /// What holds the processes of commands together; shared, since nothing changes it.
+    pub keeping: Arc<Keeping>,
 }
 
 /// What a call came to.

@@ -10,7 +10,7 @@ use protocol::tool::parse_text;
 use protocol::tool::worker::{RUN_COMMAND, RunCommandParams};
 use serde_json::Value;
 
-use super::command::{Order, start, tell, watch};
+use super::command::{self, Order, tell};
 use super::failure::Doing;
 use super::paths::{Kind, resolve};
 use super::{Tally, Tool, ToolContext, ToolFuture, ToolOutput, ToolResult, subject};
@@ -49,16 +49,8 @@ async fn run(context: &ToolContext, arguments: &str, within: Duration) -> ToolRe
         .timeout_seconds
         .and_then(|seconds| u64::try_from(seconds).ok())
         .unwrap_or(u64::from(limits::COMMAND_SECONDS_DEFAULT));
-    let started = start(&order)?;
-    let ended = watch(started, Duration::from_secs(asked).min(within))
-        .await
-        .map_err(|error| {
-            ToolError::new(
-                ErrorCode::Io,
-                format!("the command was ended, since it could not be watched: {error}"),
-            )
-            .hint("try again, or report it")
-        })?;
+    let timeout = Duration::from_secs(asked).min(within);
+    let ended = command::run(&context.keeping, &order, timeout).await?;
     Ok(ToolOutput {
         value: Value::String(tell(&ended)),
         tally: Tally {

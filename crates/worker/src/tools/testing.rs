@@ -9,6 +9,7 @@ use protocol::status::Language;
 use protocol::text::Prompts;
 
 use super::ToolContext;
+use super::command::Keeping;
 
 /// A workspace with an agent's folder in it, a folder outside, and the context of a run.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ impl Ground {
                 write_scope: Vec::new(),
                 prompts: Arc::new(Prompts::builtin(Language::En)),
                 hidden_env: Vec::new(),
+                keeping: Arc::new(Keeping::Group {
+                    why: "a test wants it so".to_owned(),
+                }),
             },
         }
     }

@@ -93,6 +93,11 @@ fn json_is_the_whole_result_and_nothing_else() {
         result[id] = Value::Null;
     }
     result["stats"]["runtime_seconds"] = json!(0);
+    // What a jail holds here is this machine's; that it tells how commands are held is ours.
+    assert_eq!(
+        result["confinement"]["commands"].take()["held_by"],
+        json!("jail")
+    );
     assert_eq!(
         result,
         json!({
@@ -107,7 +112,8 @@ fn json_is_the_whole_result_and_nothing_else() {
                       "token_usage": {"prompt": 100, "completion": 20, "total": 120}},
             "partial_results": false, "warnings": [],
             "confinement": {"rung": null,
-                            "gaps": ["a worker without a leader is not confined"]}})
+                            "gaps": ["a worker without a leader is not confined"],
+                            "commands": null}})
     );
 }
 

@@ -27,6 +27,18 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
+/// The jail, which lies in the folder above the test's own executable once it is built.
+///
+pub(crate) fn jail() -> PathBuf {
+    let jail = Path::new(env!("CARGO_BIN_EXE_worker")).with_file_name("jail");
+    assert!(
+        jail.is_file(),
+        "no `jail` at {}: run `cargo test --workspace`, or `cargo build -p confine`",
+        jail.display()
+    );
+    jail
+}
+
 /// A child that is killed and reaped when the test is done with it, however it ends.
 pub(crate) struct Running(pub(crate) Child);
 
@@ -91,6 +103,7 @@ impl Place {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", self.root.path())
+            .env("MUSTER_JAIL", jail())
             .stdin(Stdio::null());
         command
     }

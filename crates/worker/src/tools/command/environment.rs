@@ -26,6 +26,9 @@ const FIXED: &[(&str, &str)] = &[
     ("MUSTER_NESTED", "1"),
 ];
 
+/// What only this process itself is told: a descriptor that no command has.
+const OWN: &str = confine::keeper::ENV_KEEPER;
+
 /// Programs hand it to a shell with the file behind it; it never opens anything.
 const NO_EDITOR: &str = "echo 'no editor can be opened here: give the text on the command line \
                          (such as git commit -m) or in a file' >&2; false";
@@ -55,7 +58,10 @@ pub(crate) fn for_commands(
     own.into_iter()
         .filter(|(name, _)| {
             let is_hidden = hidden.iter().any(|hidden| name == OsStr::new(hidden));
-            !is_hidden && !is_secret(name) && !fixed_names.contains(&name.as_os_str())
+            !is_hidden
+                && !is_secret(name)
+                && name != OWN
+                && !fixed_names.contains(&name.as_os_str())
         })
         .chain(
             FIXED
@@ -99,6 +105,7 @@ mod tests {
             "VAULT_SECRET",
             "MODEL_CREDENTIALS",
             "CORP",
+            "MUSTER_KEEPER",
             "PATH",
             "HOME",
             "KEYBOARD",

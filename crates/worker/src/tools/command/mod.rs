@@ -1,12 +1,21 @@
-//! How a shell command is started, watched, ended, and told of.
+//! How a shell command is started, held, watched, ended, and told of.
 
 mod ending;
 mod environment;
 mod group;
+mod keeping;
+mod kept;
+mod order;
+mod reading;
+mod refusal;
 mod remark;
+mod report;
+mod run;
 mod start;
 mod watch;
 
+pub use keeping::{JAIL_VARIABLE, Keeping};
+
 pub(crate) use ending::tell;
-pub(crate) use start::{Order, start};
-pub(crate) use watch::watch;
+pub(crate) use order::Order;
+pub(crate) use run::run;

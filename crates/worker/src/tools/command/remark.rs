@@ -15,6 +15,7 @@ const MEANINGS: &[(&[&str], &str)] = &[
     (
         &[
             "fork: Resource temporarily unavailable",
+            "fork: retry: Resource temporarily unavailable",
             "Cannot fork",
             "can't fork",
         ],
@@ -46,6 +47,11 @@ mod tests {
             count("mv: cannot move '.git' to 'x': Device or resource busy"),
             1
         );
-        assert_eq!(count("sh: 1: Cannot fork"), 1);
+        for full in [
+            "sh: 1: Cannot fork",
+            "bash: fork: retry: Resource temporarily unavailable",
+        ] {
+            assert_eq!(count(full), 1, "{full}");
+        }
     }
 }

@@ -1,10 +1,9 @@
-//! Watching a command to its end: its output, its time-out, and what it leaves behind.
+//! Watching a command's process group to its end: its output, its time-out, and what it leaves behind.
 //!
 //! The shell's end is noticed without waiting for it (`WNOWAIT`): as long as it is a zombie, its
 //! number, which is also its group's, can't be given to a stranger, so the group can be killed
 //! safely afterwards. The end of its output is no sign of its end, nor the other way round.
 
-use std::future::pending;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -13,15 +12,13 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::ending::{Ended, HowEnded, Leftover};
+use super::reading::Output;
 use super::start::Started;
 use crate::tools::limits;
-use crate::tools::output::Capture;
 use protocol::limits::COMMAND_GRACE_MS;
 
 /// Waits until the command has ended, or ends it after `timeout`, and with it every process of
@@ -29,7 +26,7 @@ use protocol::limits::COMMAND_GRACE_MS;
 ///
 /// # Errors
 /// When the system does not let it be watched; its group is killed then.
-pub(crate) async fn watch(mut started: Started, timeout: Duration) -> io::Result<Ended> {
+pub(super) async fn watch(mut started: Started, timeout: Duration) -> io::Result<Ended> {
     let begun = Instant::now();
     // Before the first look, so that no end is missed between the two.
     let mut children = signal(SignalKind::child())?;
@@ -74,7 +71,7 @@ pub(crate) async fn watch(mut started: Started, timeout: Duration) -> io::Result
     Ok(Ended {
         how: how_ended(in_time, status, timeout, survived_term),
         leftover,
-        output: output.capture.finish(),
+        output: output.finish(),
     })
 }
 
@@ -115,65 +112,5 @@ async fn shell_ended(shell: Pid, children: &mut Signal) -> io::Result<()> {
             Ok(_) | Err(Errno::EINVAL) => return Ok(()),
             Err(errno) => return Err(errno.into()),
         }
-    }
-}
-
-/// A command's output, being read.
-#[derive(Debug)]
-struct Output {
-    /// None when everybody who could write has gone.
-    pipe: Option<Receiver>,
-    buffer: Vec<u8>,
-    capture: Capture,
-}
-
-impl Output {
-    fn new(pipe: Receiver) -> Self {
-        Output {
-            pipe: Some(pipe),
-            buffer: vec![0; limits::OUTPUT_READ_BYTES],
-            capture: Capture::new(),
-        }
-    }
-
-    /// Takes in output until `event` happens. Hands back false when `deadline` comes first.
-    async fn until(
-        &mut self,
-        event: impl Future<Output = io::Result<()>>,
-        deadline: Instant,
-    ) -> io::Result<bool> {
-        tokio::pin!(event);
-        loop {
-            tokio::select! {
-                happened = &mut event => return happened.map(|()| true),
-                () = sleep_until(deadline) => return Ok(false),
-                taken = self.take() => taken?,
-            }
-        }
-    }
-
-    /// Takes in what comes until nobody can write any more. Hands back false when `deadline`
-    /// comes first.
-    async fn drain(&mut self, deadline: Instant) -> io::Result<bool> {
-        while self.pipe.is_some() {
-            tokio::select! {
-                () = sleep_until(deadline) => return Ok(false),
-                taken = self.take() => taken?,
-            }
-        }
-        Ok(true)
-    }
-
-    /// Takes in one piece; never ready once the pipe has ended, so that a command that closed
-    /// its output and lives on costs nothing.
-    async fn take(&mut self) -> io::Result<()> {
-        let Some(pipe) = &mut self.pipe else {
-            return pending().await;
-        };
-        match pipe.read(&mut self.buffer).await? {
-            0 => self.pipe = None,
-            count => self.capture.push(&self.buffer[..count]),
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,186 @@
+//! What holds the processes of commands together in this worker: the strongest that can be had.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use confine::keeper::Client;
+use confine::report::{Confinement, Rung};
+use serde_json::{Value, json};
+
+use super::kept::{follow, start_by_jail};
+use super::order::Order;
+use crate::tools::limits;
+
+/// Names the jail's executable, which else lies beside the worker's own.
+pub const JAIL_VARIABLE: &str = "MUSTER_JAIL";
+
+/// How commands are held, from the strongest way down.
+#[derive(Debug)]
+pub enum Keeping {
+    /// By the keeper of the jail that this worker runs in: each command in a PID namespace of its
+    /// own.
+    Keeper(Client),
+    /// By a jail for each command.
+    Jail {
+        /// Its executable.
+        path: PathBuf,
+        /// What it was seen to hold.
+        confinement: Confinement,
+    },
+    /// By the command's process group: what calls setsid(2) escapes.
+    Group {
+        /// Why nothing better can be had.
+        why: String,
+    },
+}
+
+impl Keeping {
+    /// Finds the strongest way, by doing: without a keeper an empty command is run in a jail.
+    pub async fn find(keeper: Result<Option<Client>, String>) -> Keeping {
+        let why_no_keeper = match keeper {
+            Ok(Some(client)) => return Keeping::Keeper(client),
+            Ok(None) => None,
+            Err(why) => Some(why),
+        };
+        let own = std::env::current_exe().unwrap_or_default();
+        let path = jail_path(std::env::var_os(JAIL_VARIABLE), &own);
+        let keeping = match try_out(&path).await {
+            Ok(confinement) => Keeping::Jail { path, confinement },
+            Err(why) => Keeping::Group {
+                why: why_no_keeper
+                    .into_iter()
+                    .chain([why])
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            },
+        };
+        tracing::debug!(commands = %keeping.told(), "how commands are held");
+        keeping
+    }
+
+    /// What is missing, in one sentence for people; none where a command can leave nothing behind.
+    pub fn gap(&self) -> Option<String> {
+        match self {
+            Keeping::Keeper(_) => None,
+            Keeping::Jail { confinement, .. } if confinement.rung >= Rung::Pidns => None,
+            Keeping::Jail { confinement, .. } => Some(format!(
+                "commands have no PID namespace of their own, only the rung `{}`: {}",
+                confinement.rung,
+                confinement.gaps.join("; ")
+            )),
+            Keeping::Group { why } => Some(format!(
+                "a process that leaves its command's process group outlives the command: {why}"
+            )),
+        }
+    }
+
+    /// The same for records: what holds commands, the rung, and what it lacks.
+    pub fn told(&self) -> Value {
+        let (by, rung) = match self {
+            // There is a keeper only where its namespaces are.
+            Keeping::Keeper(_) => ("keeper", Rung::Pidns),
+            Keeping::Jail { confinement, .. } => ("jail", confinement.rung),
+            Keeping::Group { .. } => ("process group", Rung::Group),
+        };
+        let gaps: Vec<String> = match self {
+            Keeping::Jail { confinement, .. } => confinement.gaps.clone(),
+            Keeping::Keeper(_) | Keeping::Group { .. } => self.gap().into_iter().collect(),
+        };
+        json!({"held_by": by, "rung": rung, "gaps": gaps})
+    }
+}
+
+/// Where the jail is: as named, else beside this program.
+fn jail_path(named: Option<OsString>, own: &Path) -> PathBuf {
+    match named.filter(|named| !named.is_empty()) {
+        Some(named) => PathBuf::from(named),
+        None => own.with_file_name("jail"),
+    }
+}
+
+/// Runs an empty command in a jail, and tells what it held, or why it is of no use.
+async fn try_out(path: &Path) -> Result<Confinement, String> {
+    if !path.is_file() {
+        return Err(format!(
+            "there is no `{}` (hint: build `jail` so that it lies beside `worker`, or set \
+             {JAIL_VARIABLE})",
+            path.display()
+        ));
+    }
+    let unfit = |why: &str| format!("`{}` can't hold commands: {why}", path.display());
+    let order = Order {
+        command: ":".to_owned(),
+        directory: PathBuf::from("/"),
+        hidden_env: Vec::new(),
+    };
+    let kept =
+        start_by_jail(path, Rung::Subreaper, &order).map_err(|error| unfit(&error.to_string()))?;
+    let followed = follow(kept, Duration::from_millis(limits::TRIAL_MS))
+        .await
+        .map_err(|error| unfit(&error.message))?;
+    match (followed.told.failed, followed.told.started) {
+        (Some(failed), _) => Err(unfit(&failed.message)),
+        (None, Some(started)) => Ok(started.confinement),
+        (None, None) => Err(unfit(&format!(
+            "it told nothing{}",
+            said(&followed.output.text)
+        ))),
+    }
+}
+
+fn said(output: &str) -> String {
+    match output.lines().next() {
+        Some(line) => format!(" but `{line}`"),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_jail_is_where_it_is_named_or_beside_the_worker() {
+        let own = Path::new("/opt/bin/worker");
+        assert_eq!(jail_path(None, own), Path::new("/opt/bin/jail"));
+        assert_eq!(jail_path(Some("".into()), own), Path::new("/opt/bin/jail"));
+        assert_eq!(jail_path(Some("/j".into()), own), Path::new("/j"));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_jail_is_of_no_use_and_said_to_be() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("jail");
+        let why = try_out(&path).await.unwrap_err();
+        assert!(why.contains("there is no `/"), "{why}");
+        assert!(why.contains(JAIL_VARIABLE), "{why}");
+        for (script, words) in [
+            ("#!/bin/sh\necho what\n", "it told nothing but `what`"),
+            ("#!/bin/sh\nexit 125\n", "it told nothing"),
+            ("#!/no/such/thing\n", "No such file or directory"),
+        ] {
+            // Renamed into place: the file that is executed was never open for writing here.
+            let fresh = place.path().join("fresh");
+            std::fs::write(&fresh, script).unwrap();
+            std::fs::set_permissions(&fresh, PermissionsExt::from_mode(0o755)).unwrap();
+            std::fs::rename(&fresh, &path).unwrap();
+            let why = try_out(&path).await.unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_gap_is_told_where_there_is_one() {
+        let group = Keeping::Group {
+            why: "there is no jail".to_owned(),
+        };
+        let gap = group.gap().unwrap();
+        assert!(gap.ends_with(": there is no jail"), "{gap}");
+        assert_eq!(
+            group.told(),
+            json!({"held_by": "process group", "rung": "group", "gaps": [gap]})
+        );
+    }
+}
