@@ -73,9 +73,10 @@ impl Draft {
     fn compare(&self, setting: &Setting) -> (Verdict, String) {
         match setting {
             Setting::Language(_) => (Verdict::Take, String::new()),
-            Setting::DefaultModel(_) | Setting::PromptsDir(_) => {
-                (Verdict::NotItsBusiness, String::new())
-            }
+            Setting::DefaultModel(_)
+            | Setting::PromptsDir(_)
+            | Setting::Highest(_)
+            | Setting::Cgroup(_) => (Verdict::NotItsBusiness, String::new()),
             Setting::Admission(new) => {
                 let holds = self.admission();
                 let verdict = match (holds, *new) {
@@ -141,9 +142,18 @@ impl Draft {
         }
     }
 
+    fn highest(&self) -> RequiredRung {
+        match self.setting("confinement.highest") {
+            Some(Setting::Highest(highest)) => *highest,
+            _ => RequiredRung::Cgroup2,
+        }
+    }
+
     fn text(&self, path: &str) -> Option<String> {
         match self.setting(path) {
-            Some(Setting::DefaultModel(text) | Setting::PromptsDir(text)) => Some(text.clone()),
+            Some(
+                Setting::DefaultModel(text) | Setting::PromptsDir(text) | Setting::Cgroup(text),
+            ) => Some(text.clone()),
             _ => None,
         }
     }
@@ -198,6 +208,23 @@ impl Draft {
         .hint(format!("`{low}` must not be greater than `{high}`")))
     }
 
+    /// What is required must be allowed to be tried. A workspace's file may be the one that
+    /// requires it: its strictness is then not met, which is an error all the same.
+    fn check_rungs(&self) -> Result<(), ConfigError> {
+        let (require, highest) = (self.require(), self.highest());
+        if require <= highest {
+            return Ok(());
+        }
+        Err(ConfigError::new(
+            ConfigErrorKind::Conflict,
+            format!(
+                "`confinement.require` is \"{require}\" and `confinement.highest` is \"{highest}\""
+            ),
+        )
+        .at(&self.source("confinement.highest"))
+        .hint("`require` must not be above `highest`"))
+    }
+
     /// The settings.
     ///
     /// # Errors
@@ -205,6 +232,7 @@ impl Draft {
     pub(super) fn finish(mut self) -> Result<Settings, ConfigError> {
         self.settle("timeout_seconds_min", "timeout_seconds_max")?;
         self.settle("max_concurrent", "max_live")?;
+        self.check_rungs()?;
         let limits = LimitSettings {
             max_concurrent: self.small("max_concurrent"),
             max_live: self.small("max_live"),
@@ -237,6 +265,8 @@ impl Draft {
             limits,
             models,
             require: self.require(),
+            highest: self.highest(),
+            cgroup: self.text("confinement.cgroup").map(PathBuf::from),
             warnings: self.warnings,
             sources,
         })

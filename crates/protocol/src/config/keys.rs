@@ -1,5 +1,7 @@
 //! Which keys there are, and how the value of a plain one is read.
 
+use std::path::Path;
+
 use super::error::{ConfigError, ConfigErrorKind};
 use super::settings::{Admission, LanguageChoice, RequiredRung};
 use super::tree::Value;
@@ -97,6 +99,8 @@ pub(super) enum Key {
     PromptsDir,
     Admission,
     Require,
+    Highest,
+    Cgroup,
     Number(&'static NumberKey),
 }
 
@@ -108,6 +112,8 @@ pub(super) enum Setting {
     PromptsDir(String),
     Admission(Admission),
     Require(RequiredRung),
+    Highest(RequiredRung),
+    Cgroup(String),
     Number(&'static str, u64),
 }
 
@@ -115,6 +121,8 @@ pub(super) enum Setting {
 pub(super) const MODELS: &str = "models";
 /// Sections of which a later version knows more.
 pub(super) const LATER_SECTIONS: &[&str] = &["agents", "web", "launcher", "team", "retention"];
+/// Keys of `[confinement]`.
+pub(super) const CONFINEMENT: &[&str] = &["require", "highest", "cgroup"];
 /// Keys of `[confinement]` that a later version knows.
 pub(super) const LATER_CONFINEMENT: &[&str] = &[
     "write",
@@ -150,6 +158,8 @@ impl Key {
             Key::PromptsDir,
             Key::Admission,
             Key::Require,
+            Key::Highest,
+            Key::Cgroup,
         ]
         .into_iter()
         .chain(NUMBERS.iter().map(Key::Number))
@@ -168,6 +178,8 @@ impl Key {
             Key::PromptsDir => "prompts_dir".to_owned(),
             Key::Admission => "limits.admission".to_owned(),
             Key::Require => "confinement.require".to_owned(),
+            Key::Highest => "confinement.highest".to_owned(),
+            Key::Cgroup => "confinement.cgroup".to_owned(),
             Key::Number(number) => format!("limits.{}", number.name),
         }
     }
@@ -198,6 +210,11 @@ impl Key {
             Key::Require => self
                 .word(value, place, RequiredRung::ALL, RequiredRung::as_str)
                 .map(Setting::Require),
+            // "No rung at all" is nothing that could be tried.
+            Key::Highest => self
+                .word(value, place, &RequiredRung::ALL[1..], RequiredRung::as_str)
+                .map(Setting::Highest),
+            Key::Cgroup => self.absolute(value, place).map(Setting::Cgroup),
             Key::Number(number) => self
                 .number(number, value, place)
                 .map(|value| Setting::Number(number.name, value)),
@@ -211,9 +228,13 @@ impl Key {
             Key::Number(_) => text
                 .parse::<i128>()
                 .map_or_else(|_| Value::Text(text.to_owned()), Value::Whole),
-            Key::Language | Key::DefaultModel | Key::PromptsDir | Key::Admission | Key::Require => {
-                Value::Text(text.to_owned())
-            }
+            Key::Language
+            | Key::DefaultModel
+            | Key::PromptsDir
+            | Key::Admission
+            | Key::Require
+            | Key::Highest
+            | Key::Cgroup => Value::Text(text.to_owned()),
         };
         self.read(&value, place)
     }
@@ -246,6 +267,16 @@ impl Key {
             | Value::Table(_) => {
                 Err(self.wrong(ConfigErrorKind::WrongType, "must be a text", value, place))
             }
+        }
+    }
+
+    fn absolute(self, value: &Value, place: &str) -> Result<String, ConfigError> {
+        let text = self.text(value, place)?;
+        if Path::new(&text).is_absolute() {
+            Ok(text)
+        } else {
+            let rule = "must be an absolute path";
+            Err(self.wrong(ConfigErrorKind::OutOfRange, rule, value, place))
         }
     }
 

@@ -3,7 +3,7 @@
 use super::draft::{Draft, ignored};
 use super::error::{ConfigError, ConfigErrorKind, not_available, secret_in_file, unknown_key};
 use super::field::is_secret_name;
-use super::keys::{Key, LATER_CONFINEMENT, LATER_SECTIONS, MODELS, NUMBERS, TOP};
+use super::keys::{CONFINEMENT, Key, LATER_CONFINEMENT, LATER_SECTIONS, MODELS, NUMBERS, TOP};
 use super::model::read_model;
 use super::settings::Settings;
 use super::tree::{Entry, Value, parse, place};
@@ -128,7 +128,7 @@ fn read_section(
         numbers.chain(["admission"]).collect()
     } else {
         let later = LATER_CONFINEMENT.iter().copied();
-        std::iter::once("require").chain(later).collect()
+        CONFINEMENT.iter().copied().chain(later).collect()
     };
     for entry in entries {
         let at = place(&file.name, entry.line);

@@ -9,7 +9,7 @@
 //!    limits, everything else of it is ignored with a warning;
 //! 4. variables: `MUSTER_` and the key in capitals for top-level keys and those of `[limits]`
 //!    (`MUSTER_LANGUAGE`, `MUSTER_DEFAULT_MODEL`, `MUSTER_MAX_CONCURRENT` …), and
-//!    `MUSTER_CONFINEMENT_REQUIRE`;
+//!    `MUSTER_CONFINEMENT_REQUIRE`, `…_HIGHEST` and `…_CGROUP`;
 //! 5. flags.
 //!
 //! A key of a model is never in a file, never in [`Settings`] and never in a message: a model

@@ -134,6 +134,10 @@ pub struct Settings {
     pub models: BTreeMap<String, ModelSpec>,
     /// `[confinement] require`.
     pub require: RequiredRung,
+    /// `[confinement] highest`: what is above it is not even tried.
+    pub highest: RequiredRung,
+    /// `[confinement] cgroup`: a delegated cgroup v2 directory, absolute.
+    pub cgroup: Option<PathBuf>,
     /// What was ignored, for stderr.
     pub warnings: Vec<String>,
     /// Where each value is from, by its key such as `limits.max_concurrent`: `built-in`,

@@ -71,13 +71,17 @@ fn without_any_layer_the_built_in_values_hold() {
     );
     assert_eq!(settings.language, LanguageChoice::Auto);
     assert_eq!(settings.require, RequiredRung::None);
+    assert_eq!(
+        (settings.highest, settings.cgroup),
+        (RequiredRung::Cgroup2, None)
+    );
     assert_eq!((settings.default_model, settings.prompts_dir), (None, None));
     assert_eq!(
         (settings.models, settings.warnings),
         (BTreeMap::new(), vec![])
     );
     let sources: Vec<_> = settings.sources.values().collect();
-    assert_eq!(sources.len(), 17);
+    assert_eq!(sources.len(), 19);
     assert!(sources.iter().all(|source| *source == "built-in"));
 }
 
@@ -91,6 +95,8 @@ fn later_layers_win_and_each_value_knows_its_source() {
         ("MUSTER_GRACE_SECONDS", " 10 "),
         ("MUSTER_MAX_CONCURRENT", "60"),
         ("MUSTER_CONFINEMENT_REQUIRE", "pidns"),
+        ("MUSTER_CONFINEMENT_HIGHEST", "pidns"),
+        ("MUSTER_CONFINEMENT_CGROUP", "/sys/fs/cgroup/mine"),
         ("MUSTER_DEFAULT_MODEL", ""),
         ("PATH", "/bin"),
     ]);
@@ -102,6 +108,8 @@ fn later_layers_win_and_each_value_knows_its_source() {
     assert_eq!(settings.warnings, Vec::<String>::new());
     assert_eq!(settings.language, LanguageChoice::Zh);
     assert_eq!(settings.require, RequiredRung::Pidns);
+    assert_eq!(settings.highest, RequiredRung::Pidns);
+    assert_eq!(settings.cgroup, Some("/sys/fs/cgroup/mine".into()));
     assert_eq!(settings.limits.max_concurrent, 7);
     assert_eq!(settings.limits.max_live, 28);
     assert_eq!(settings.limits.grace_seconds, 10);
@@ -113,6 +121,8 @@ fn later_layers_win_and_each_value_knows_its_source() {
         ("limits.answer_timeout_seconds", "user.toml:5"),
         ("limits.max_live", "built-in"),
         ("confinement.require", "MUSTER_CONFINEMENT_REQUIRE"),
+        ("confinement.highest", "MUSTER_CONFINEMENT_HIGHEST"),
+        ("confinement.cgroup", "MUSTER_CONFINEMENT_CGROUP"),
     ] {
         assert_eq!(settings.sources[key], source, "{key}");
     }
@@ -224,6 +234,18 @@ fn words_are_taken_as_they_are_and_nothing_else() {
             "user.toml:2: `confinement.require` must be one of \"none\", \"group\", \"subreaper\", \"pidns\", \"cgroup2\", not \"docker\"",
         ),
         (
+            "[confinement]\nhighest = \"none\"",
+            "user.toml:2: `confinement.highest` must be one of \"group\", \"subreaper\", \"pidns\", \"cgroup2\", not \"none\"",
+        ),
+        (
+            "[confinement]\ncgroup = \"muster\"",
+            "user.toml:2: `confinement.cgroup` must be an absolute path, not \"muster\"",
+        ),
+        (
+            "[confinement]\nrequire = \"pidns\"\nhighest = \"group\"",
+            "user.toml:3: `confinement.require` is \"pidns\" and `confinement.highest` is \"group\"",
+        ),
+        (
             "prompts_dir = \"\"",
             "user.toml:1: `prompts_dir` must be a text of at least one character, not \"\"",
         ),
@@ -329,6 +351,21 @@ fn a_section_that_is_none_is_told() {
         error.to_string(),
         "user.toml:2: `models.m` must be a section, not a text"
     );
+}
+
+#[test]
+fn a_workspace_has_no_say_in_what_is_tried_and_where() {
+    let settings = workspace("[confinement]\nhighest = \"group\"\ncgroup = \"/mine\"").unwrap();
+    assert_eq!(
+        (settings.highest, settings.cgroup),
+        (RequiredRung::Cgroup2, None)
+    );
+    let told: Vec<bool> = settings
+        .warnings
+        .iter()
+        .map(|warning| warning.contains("is ignored: a workspace's file may only"))
+        .collect();
+    assert_eq!(told, [true, true]);
 }
 
 #[test]
