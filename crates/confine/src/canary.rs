@@ -42,6 +42,11 @@ fn escape(fd: i32, up: OwnedFd) -> ! {
     match (detached, unsafe { nix::unistd::fork() }) {
         (Ok(_), Ok(ForkResult::Child)) => {
             nix::unistd::alarm::set(limits::CANARY_LIFETIME_SECONDS);
+            // The prober reads what the jail said up to the end of file. Where nothing kills this
+            // process, it must not be the one that keeps the pipe open.
+            for standard in 0..=2 {
+                best_effort(nix::unistd::close(standard));
+            }
             // SAFETY: the caller of `--canary` hands `fd` over for this process to own.
             let mut hold = unsafe { File::from_raw_fd(fd) };
             best_effort(File::from(up).write_all(b"u"));

@@ -11,18 +11,20 @@ use crate::limits;
 use crate::policy::JailPolicy;
 use crate::probe;
 use crate::program::ProgramCall;
+use crate::report::Rung;
 use crate::sys::best_effort;
 
 const HELP: &str = "\
 Start one program under OS limits, and end exactly as it ended.
 
 Usage: jail --policy JSON -- PROGRAM [ARGS…]
-       jail --probe [CGROUP]
+       jail --probe [--highest RUNG] [CGROUP]
 
 Options:
   --policy JSON  what to hold; every field has a default (`{}` is a policy)
   --probe        build the tree that this machine can hold, kill it, print what stands (JSON);
-                 CGROUP is a delegated cgroup v2 directory to try
+                 CGROUP is a delegated cgroup v2 directory to try; nothing above RUNG is tried
+                 (group, subreaper, pidns, cgroup2)
   --help         print this
   --version      print the version
 
@@ -38,7 +40,7 @@ Exit code: the program's own, or death by the signal it died of;
 #[derive(Debug)]
 enum Request {
     Jail(Box<JailPolicy>, ProgramCall),
-    Probe(Option<PathBuf>),
+    Probe(Rung, Option<PathBuf>),
     Canary(i32),
     Help,
     Version,
@@ -49,7 +51,7 @@ pub fn main(arguments: Vec<OsString>, out: &mut dyn Write, err: &mut dyn Write) 
     match read(arguments) {
         Ok(Request::Jail(policy, call)) => jail::run(*policy, call).enact(),
         Ok(Request::Canary(fd)) => canary::run(fd),
-        Ok(Request::Probe(cgroup)) => match probe::measure(cgroup) {
+        Ok(Request::Probe(highest, cgroup)) => match probe::measure(highest, cgroup) {
             Ok(text) => print(out, &text),
             Err(error) => complain(err, &error.to_string()),
         },
@@ -81,7 +83,7 @@ fn read(arguments: Vec<OsString>) -> Result<Request, String> {
     match first.to_str() {
         Some("--help" | "-h") => Ok(Request::Help),
         Some("--version" | "-V") => Ok(Request::Version),
-        Some("--probe") => Ok(Request::Probe(words.next().map(PathBuf::from))),
+        Some("--probe") => probe_request(words),
         Some("--canary") => words
             .next()
             .and_then(|fd| fd.to_str()?.parse().ok())
@@ -114,6 +116,19 @@ fn read(arguments: Vec<OsString>) -> Result<Request, String> {
     }
 }
 
+fn probe_request(mut words: impl Iterator<Item = OsString>) -> Result<Request, String> {
+    let first = words.next();
+    if first.as_deref() != Some("--highest".as_ref()) {
+        return Ok(Request::Probe(Rung::Cgroup2, first.map(PathBuf::from)));
+    }
+    let rung = words.next();
+    let highest = rung
+        .as_deref()
+        .and_then(|name| Rung::of_name(name.to_str()?))
+        .ok_or_else(|| "--highest needs one of group, subreaper, pidns, cgroup2".to_owned())?;
+    Ok(Request::Probe(highest, words.next().map(PathBuf::from)))
+}
+
 /// An error and its causes in one line.
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -143,9 +158,13 @@ mod tests {
     #[test]
     fn bad_usage_is_told_with_the_way_out() {
         let hint = "hint: `jail --help` shows how it is called";
-        let cases: [(&[&str], String); 6] = [
+        let cases: [(&[&str], String); 7] = [
             (&[], format!("jail: nothing to start\n{hint}\n")),
             (&["x"], format!("jail: unknown argument `x`\n{hint}\n")),
+            (
+                &["--probe", "--highest", "none"],
+                "jail: --highest needs one of group, subreaper, pidns, cgroup2\n".to_owned(),
+            ),
             (
                 &["--policy"],
                 format!("jail: --policy needs a value\n{hint}\n"),

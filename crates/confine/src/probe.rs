@@ -15,7 +15,7 @@ use crate::limits;
 pub use crate::obstacles::Obstacle;
 use crate::obstacles::{self, Machine};
 use crate::policy::JailPolicy;
-use crate::report::{Confinement, JailLine, KillReach, to_json};
+use crate::report::{Confinement, JailLine, KillReach, Rung, to_json};
 use crate::signal::{PidFd, Signal};
 use crate::sys::best_effort;
 
@@ -70,12 +70,20 @@ pub fn probe(jail: &Path) -> Result<Probe, ProbeError> {
 /// # Errors
 /// As [`probe`].
 pub fn probe_in(jail: &Path, cgroup: Option<&Path>) -> Result<Probe, ProbeError> {
+    probe_up_to(jail, Rung::Cgroup2, cgroup)
+}
+
+/// As [`probe_in`], and nothing above `highest` is tried.
+///
+/// # Errors
+/// As [`probe`].
+pub fn probe_up_to(jail: &Path, highest: Rung, cgroup: Option<&Path>) -> Result<Probe, ProbeError> {
     let failed = |source| ProbeError::Run {
         path: jail.to_owned(),
         source,
     };
     let mut child = Command::new(jail)
-        .arg("--probe")
+        .args(["--probe", "--highest", highest.name()])
         .args(cgroup)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -97,12 +105,13 @@ pub fn probe_in(jail: &Path, cgroup: Option<&Path>) -> Result<Probe, ProbeError>
 }
 
 /// The work of `jail --probe`: starts itself as a jail around a canary and looks what is left.
-pub(crate) fn measure(cgroup: Option<PathBuf>) -> Result<String, ProbeError> {
+pub(crate) fn measure(highest: Rung, cgroup: Option<PathBuf>) -> Result<String, ProbeError> {
     let (mine, theirs) = liveness().map_err(ProbeError::SetUp)?;
     let keep = theirs.as_raw_fd();
     let policy = JailPolicy {
         leader_pid: Some(std::process::id()),
         keep_fd: Some(keep),
+        highest,
         cgroup,
         ..JailPolicy::default()
     };

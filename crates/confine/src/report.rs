@@ -32,6 +32,14 @@ impl Rung {
             Rung::Cgroup2 => "cgroup2",
         }
     }
+
+    /// Every rung, weakest first.
+    pub const ALL: [Rung; 4] = [Rung::Group, Rung::Subreaper, Rung::Pidns, Rung::Cgroup2];
+
+    /// The rung of that name.
+    pub fn of_name(name: &str) -> Option<Rung> {
+        Rung::ALL.into_iter().find(|rung| rung.name() == name)
+    }
 }
 
 impl std::fmt::Display for Rung {
@@ -315,6 +323,12 @@ mod tests {
             rungs.map(Rung::name),
             ["group", "subreaper", "pidns", "cgroup2"]
         );
+        assert_eq!(rungs, Rung::ALL);
+        assert_eq!(
+            rungs.map(|rung| Rung::of_name(rung.name())),
+            rungs.map(Some)
+        );
+        assert_eq!(Rung::of_name("none"), None);
     }
 
     #[test]

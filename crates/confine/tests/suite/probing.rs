@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use confine::probe::{Probe, ProbeError, probe};
+use confine::probe::{Probe, ProbeError, probe, probe_up_to};
 use confine::report::{KillReach, Rung};
 
 use crate::support::{BUDGET, command, jail, spawn_alive, start, users};
@@ -51,7 +51,7 @@ fn an_executable_that_is_no_jail_gives_no_answer() {
     let error = probe("/bin/echo".as_ref()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the probe gave no answer; it said: --probe\n"
+        "the probe gave no answer; it said: --probe --highest cgroup2\n"
     );
 }
 
@@ -59,4 +59,12 @@ fn an_executable_that_is_no_jail_gives_no_answer() {
 fn a_probe_from_here_is_the_same() {
     let once = probe(jail()).unwrap();
     assert_eq!(probe(jail()).unwrap(), once);
+}
+
+#[test]
+fn nothing_above_the_highest_rung_is_tried() {
+    for rung in [Rung::Group, Rung::Subreaper, Rung::Pidns] {
+        let probed = probe_up_to(jail(), rung, None).unwrap();
+        assert_eq!(probed.confinement.rung, rung);
+    }
 }
