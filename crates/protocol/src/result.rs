@@ -231,6 +231,9 @@ pub struct AgentStatus {
     /// The enforced rung, once its process runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rung: Option<String>,
+    /// All that is enforced; null before its jail has said so.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub confinement: Value,
     /// Processes that can't be killed: pids and what they wait on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkillable: Option<Value>,

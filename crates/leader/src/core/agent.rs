@@ -161,6 +161,7 @@ impl Agent {
             deliverables_dir: self.deliverables_text(),
             stop_reason: self.state.end().and_then(|end| end.reason()),
             rung: self.confinement["rung"].as_str().map(str::to_owned),
+            confinement: self.confinement.clone(),
             unkillable: self
                 .survivors
                 .as_ref()

@@ -168,6 +168,8 @@ fn take_record(agent: &mut FoldedAgent, record: Record) -> bool {
             agent.confinement = confinement;
             return true;
         }
+        // The warning of it stands in the result; what is enforced, in the record before.
+        Record::RungLost { .. } => return true,
         Record::Waiting { .. } => Event::Asked,
         Record::Idle { .. } => Event::WentIdle,
         Record::Resumed { .. } => match agent.state.status() {

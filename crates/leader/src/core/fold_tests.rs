@@ -1,5 +1,6 @@
 //! Logs of leaders that died, and what becomes of their agents.
 
+use protocol::config::RequiredRung;
 use protocol::ids::ConversationId;
 
 use super::*;
@@ -185,6 +186,11 @@ fn every_record_comes_back_from_its_line() {
         agent: tag.clone(),
         survivors: None,
     });
+    all.push(Record::RungLost {
+        agent: tag.clone(),
+        had: RequiredRung::Cgroup2,
+        has: RequiredRung::Pidns,
+    });
     all.push(Record::Signalled {
         agent: tag,
         signal: LadderSignal::Term,
@@ -207,6 +213,7 @@ fn every_record_comes_back_from_its_line() {
         "agent.queued",
         "agent.reported",
         "agent.resumed",
+        "agent.rung_lost",
         "agent.running",
         "agent.signalled",
         "agent.starting",

@@ -13,6 +13,7 @@ pub mod notices;
 pub mod record;
 pub mod result;
 pub mod roster;
+pub mod rungs;
 pub mod scope;
 pub mod slots;
 pub mod supervisor;

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use protocol::channel::FinishedParams;
+use protocol::config::RequiredRung;
 use protocol::event::{EVENT_LOG_FORMAT, EventLine};
 use protocol::ids::{AgentId, ConversationId, RoleId, TaskId};
 use protocol::job::JobSpec;
@@ -130,6 +131,16 @@ pub enum Record {
         /// Rung, kill and gaps.
         confinement: Value,
     },
+    /// It is held by less than this run was before.
+    #[serde(rename = "agent.rung_lost")]
+    RungLost {
+        /// Whom.
+        agent: AgentTag,
+        /// The best rung that stood before.
+        had: RequiredRung,
+        /// The rung that stands now.
+        has: RequiredRung,
+    },
     /// Its worker spoke; its clock runs.
     #[serde(rename = "agent.initialized")]
     Initialized {
@@ -231,6 +242,7 @@ impl Record {
             | Record::Created { .. }
             | Record::Queued { .. }
             | Record::Confined { .. }
+            | Record::RungLost { .. }
             | Record::Initialized { .. }
             | Record::Waiting { .. }
             | Record::Idle { .. }
@@ -250,6 +262,7 @@ impl Record {
             | Record::Starting { agent }
             | Record::Running { agent, .. }
             | Record::Confined { agent, .. }
+            | Record::RungLost { agent, .. }
             | Record::Initialized { agent }
             | Record::Waiting { agent }
             | Record::Idle { agent }

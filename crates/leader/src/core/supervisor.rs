@@ -15,6 +15,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use protocol::config::RequiredRung;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::{AgentId, ConversationId, RoleId, TaskId};
 use protocol::result::AgentStatus;
@@ -26,6 +27,7 @@ use crate::core::effect::Effect;
 use crate::core::input::{CreateOrder, DirFacts, Input};
 use crate::core::notices::Outbox;
 use crate::core::roster::Roster;
+use crate::core::rungs::Rungs;
 use crate::core::scope::{self, Claims};
 use crate::core::slots::{QUEUE_AGENTS_MAX, Slots};
 use crate::core::waits::Waits;
@@ -69,6 +71,8 @@ pub struct SupervisorConfig {
     pub queue_timeout_ms: u64,
     /// Waiting for an answer.
     pub answer_timeout_ms: u64,
+    /// The rung that was found at the start; none when nobody could tell.
+    pub rung: Option<RequiredRung>,
     /// Who says it in the agent's language.
     pub texts: Arc<dyn AgentTexts>,
 }
@@ -82,6 +86,7 @@ pub struct Supervisor {
     claims: Claims,
     waits: Waits,
     outbox: Outbox,
+    rungs: Rungs,
     timers: BTreeSet<(u64, usize)>,
     /// Agents that have not ended.
     active: BTreeSet<usize>,
@@ -99,6 +104,7 @@ impl Supervisor {
     /// A supervisor without agents.
     pub fn new(config: SupervisorConfig) -> Self {
         Supervisor {
+            rungs: Rungs::new(config.rung),
             config,
             roster: Roster::default(),
             slots: Slots::default(),

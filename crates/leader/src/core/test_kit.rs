@@ -39,6 +39,7 @@ pub(crate) fn config(admission: Admission) -> SupervisorConfig {
         start_timeout_ms: 10_000,
         queue_timeout_ms: 3_600_000,
         answer_timeout_ms: 600_000,
+        rung: None,
         texts: Arc::new(PlainTexts),
     }
 }

@@ -24,7 +24,7 @@ impl State {
                 }
                 self.inputs.push_back(Input::Confined {
                     agent,
-                    confinement: json!(started.confinement),
+                    confinement: self.asked.beside(&started.confinement),
                 });
             }
             ChildEvent::Frame(frame) => self.frame(agent, frame),

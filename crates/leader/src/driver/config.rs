@@ -11,6 +11,7 @@ use protocol::exit;
 use protocol::ids::ConversationId;
 
 use crate::os::programs::SpawnProblem;
+use crate::os::rung::Shortfall;
 
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
@@ -113,15 +114,8 @@ pub enum StartError {
     #[error("the confinement of this machine could not be tried out: {0}")]
     Probe(#[from] confine::probe::ProbeError),
     /// The confinement that the configuration requires can't be had.
-    #[error("`confinement.require` is `{required}`, and this machine holds only `{found}`{gaps}")]
-    Confinement {
-        /// What is required.
-        required: String,
-        /// What there is.
-        found: String,
-        /// What stands in the way, after a colon.
-        gaps: String,
-    },
+    #[error("{}", shortfall_text(.0))]
+    Confinement(Box<Shortfall>),
     /// A text that stands in for a built-in one is not fit.
     #[error("the prompts in `{}` can't be used: {why}", .path.display())]
     Prompts {
@@ -149,9 +143,7 @@ impl StartError {
             }
             StartError::Program(problem) => problem.hint(),
             StartError::Probe(_) => "run `jail --probe` to see what it says".to_owned(),
-            StartError::Confinement { .. } => {
-                "lower `confinement.require`, or allow user namespaces on this machine".to_owned()
-            }
+            StartError::Confinement(short) => shortfall_hint(short),
             StartError::Prompts { .. } => "mend the file, or unset `prompts_dir`".to_owned(),
         }
     }
@@ -159,7 +151,7 @@ impl StartError {
     /// The leader's exit code for it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            StartError::Confinement { .. } => exit::CONFINEMENT_REFUSED,
+            StartError::Confinement(_) => exit::CONFINEMENT_REFUSED,
             StartError::Prompts { .. } => exit::USAGE,
             StartError::Workspace { .. }
             | StartError::RunDir { .. }
@@ -175,9 +167,80 @@ impl StartError {
             StartError::Workspace { .. } | StartError::RunDir { .. } => ErrorCode::PermissionDenied,
             StartError::Log { .. } => ErrorCode::Io,
             StartError::Program(_) => ErrorCode::SpawnFailed,
-            StartError::Probe(_) | StartError::Confinement { .. } => ErrorCode::ConfinementRefused,
+            StartError::Probe(_) | StartError::Confinement(_) => ErrorCode::ConfinementRefused,
             StartError::Prompts { .. } => ErrorCode::InvalidParameters,
         };
         ToolError::new(code, self.to_string()).hint(self.hint())
+    }
+}
+
+/// The rung that is required, the one in force, and what is missing.
+fn shortfall_text(short: &Shortfall) -> String {
+    let missing: Vec<&str> = match short.obstacles.is_empty() {
+        true => short.gaps.iter().map(String::as_str).collect(),
+        false => short
+            .obstacles
+            .iter()
+            .map(|obstacle| obstacle.reason.as_str())
+            .collect(),
+    };
+    let missing = match missing.is_empty() {
+        true => String::new(),
+        false => format!(": {}", missing.join("; ")),
+    };
+    format!(
+        "`confinement.require` is `{}`, and this machine holds only `{}`{missing}",
+        short.required, short.found
+    )
+}
+
+/// The lines that bring the required rung, each on its own.
+fn shortfall_hint(short: &Shortfall) -> String {
+    let mut lines: Vec<String> = short
+        .obstacles
+        .iter()
+        .map(|obstacle| format!("for `{}`: {}", obstacle.rung, obstacle.remedy))
+        .collect();
+    lines.push(
+        "or lower `confinement.require`; `leader doctor` shows all that stands and does not"
+            .to_owned(),
+    );
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::rung::{shortfall, test_kit::found};
+    use confine::report::Rung;
+
+    #[test]
+    fn a_refusal_says_what_is_asked_what_there_is_and_the_line_that_brings_it() {
+        let short = shortfall(Rung::Pidns, &found(Rung::Group)).unwrap();
+        let error = StartError::Confinement(Box::new(short));
+        assert_eq!(
+            error.to_string(),
+            "`confinement.require` is `pidns`, and this machine holds only `group`: \
+             no subreaper; no pidns"
+        );
+        assert_eq!(
+            error.hint(),
+            "for `subreaper`: allow subreaper\nfor `pidns`: allow pidns\n\
+             or lower `confinement.require`; `leader doctor` shows all that stands and does not"
+        );
+        assert_eq!(error.exit_code(), exit::CONFINEMENT_REFUSED);
+        assert_eq!(error.to_tool_error().code, ErrorCode::ConfinementRefused);
+    }
+
+    #[test]
+    fn without_a_known_obstacle_the_gaps_are_told() {
+        let mut machine = found(Rung::Pidns);
+        machine.obstacles.clear();
+        machine.confinement.kill = confine::report::KillReach::Group;
+        let short = shortfall(Rung::Pidns, &machine).unwrap();
+        assert_eq!(
+            StartError::Confinement(Box::new(short)).to_string(),
+            "`confinement.require` is `pidns`, and this machine holds only `group`: a gap of pidns"
+        );
     }
 }

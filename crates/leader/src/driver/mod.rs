@@ -9,6 +9,7 @@ pub mod start;
 pub mod subscription;
 
 mod agents;
+mod asked;
 mod calls;
 mod channel;
 mod creating;

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use confine::policy::JailPolicy;
-use confine::report::{Rung, Step};
+use confine::report::Step;
 use confine::signal::Signal;
 use protocol::channel::{DEADLINE, DeadlineParams, STOP, StopParams};
-use protocol::config::RequiredRung;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit;
 use protocol::ids::TaskId;
@@ -228,7 +227,10 @@ fn spawn_order(plan: &Plan, state: &State) -> SpawnOrder {
         programs: state.programs.clone(),
         policy: JailPolicy {
             leader_pid: Some(std::process::id()),
-            require: required_rung(state.ground.settings.require),
+            require: state.asked.require,
+            highest: state.asked.highest,
+            cgroup: state.asked.cgroup.clone(),
+            network: state.asked.network,
             workspace: Some(workspace.clone()),
             cwd: Some(workspace.clone()),
             exit_file: Some(own.join(EXIT_FILE)),
@@ -254,16 +256,6 @@ fn visible(job: &JobSpec) -> Vec<PathBuf> {
         .chain(replies)
         .filter(|path| !path.starts_with(&job.workspace) && path.exists())
         .collect()
-}
-
-/// The rung that the configuration requires, as the jail knows it.
-pub(super) fn required_rung(required: RequiredRung) -> Rung {
-    match required {
-        RequiredRung::None | RequiredRung::Group => Rung::Group,
-        RequiredRung::Subreaper => Rung::Subreaper,
-        RequiredRung::Pidns => Rung::Pidns,
-        RequiredRung::Cgroup2 => Rung::Cgroup2,
-    }
 }
 
 fn exit_facts(collected: Collected, end: ChildEnd) -> ExitFacts {

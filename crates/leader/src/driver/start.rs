@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use confine::probe::probe;
+use confine::probe::{Probe, ProbeError};
 use confine::report::Rung;
-use protocol::config;
+use protocol::config::{self, RequiredRung};
 use protocol::status::Language;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -14,12 +14,12 @@ use crate::core::record::Record;
 use crate::core::supervisor::{Admission, SupervisorConfig};
 use crate::core::{Supervisor, record};
 use crate::driver::agents::Agents;
+use crate::driver::asked::{Asked, word_of};
 use crate::driver::config::{DriverConfig, StartError};
 use crate::driver::creating::{Creating, new_conversation};
 use crate::driver::effects::EffectQueue;
 use crate::driver::event_log::EventLog;
 use crate::driver::handle::{ConversationInfo, Handle};
-use crate::driver::outcomes::required_rung;
 use crate::driver::plan::{Ground, Texts};
 use crate::driver::request::REQUESTS_WAITING_MAX;
 use crate::driver::state::{CHILD_EVENTS_MAX, Ending, Sources, State};
@@ -29,6 +29,7 @@ use crate::os::clock::Clock;
 use crate::os::files::Dir;
 use crate::os::identity;
 use crate::os::programs::{JAIL_VARIABLE, Programs};
+use crate::os::rung::{self, Wanted};
 use crate::os::spawn::key_variables;
 use crate::store::recover::recover_all;
 use crate::store::{git_exclude, prompts};
@@ -50,7 +51,10 @@ impl Driver {
         let workspace = usable_workspace(&config.workspace)?;
         let programs = programs(&config);
         programs.check()?;
-        check_confinement(&config, &programs).await?;
+        let wanted = Wanted::of(&config.settings);
+        let found = look_at_machine(&wanted, &programs).await?;
+        let asked = Asked::of(wanted, found.as_ref());
+        let measure = found.map(|found| word_of(found.confinement.rung));
         close_dead_runs(&workspace).await;
         let texts = texts(&config, &workspace)?;
         let conversation = config.conversation.clone().unwrap_or_else(new_conversation);
@@ -80,7 +84,8 @@ impl Driver {
             texts,
             system: identity::system_text(),
         };
-        Ok(launch(config, ground, programs, log, info))
+        let core = Supervisor::new(supervisor_config(&ground, measure));
+        Ok(launch(config, ground, (programs, asked, core), log, info))
     }
 }
 
@@ -111,7 +116,7 @@ async fn begin(log: &mut EventLog, first: Record) -> Result<(), String> {
 fn launch(
     config: DriverConfig,
     ground: Ground,
-    programs: Programs,
+    (programs, asked, core): (Programs, Asked, Supervisor),
     log: EventLog,
     info: ConversationInfo,
 ) -> (Handle, JoinHandle<()>) {
@@ -127,9 +132,10 @@ fn launch(
             .filter_map(|model| model.api_key_env.clone()),
     );
     let state = State {
-        core: Supervisor::new(supervisor_config(&ground)),
+        core,
         ground: Arc::new(ground),
         programs,
+        asked,
         hidden_variables,
         keep_fd: config.keep_fd,
         clock: Clock::start(),
@@ -165,39 +171,33 @@ fn usable_workspace(path: &Path) -> Result<PathBuf, StartError> {
 }
 
 fn programs(config: &DriverConfig) -> Programs {
-    let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("leader"));
-    let cwd = std::env::current_dir().unwrap_or_else(|_| config.workspace.clone());
     let variable = |name: &str| match (&config.jail_bin, name) {
-        (Some(jail), JAIL_VARIABLE) => Some(jail.clone().into_os_string()),
-        (Some(_) | None, name) => config.environment.get(name).map(Into::into),
+        (Some(jail), JAIL_VARIABLE) => Some(jail.to_string_lossy().into_owned()),
+        (Some(_) | None, name) => config.environment.get(name),
     };
-    Programs::find(config.worker_bin.as_deref(), variable, &own, &cwd)
+    Programs::around(config.worker_bin.as_deref(), &config.workspace, variable)
 }
 
-/// Tries out what the machine holds, when the configuration requires more than the least.
-async fn check_confinement(config: &DriverConfig, programs: &Programs) -> Result<(), StartError> {
-    let required = required_rung(config.settings.require);
-    if required == Rung::Group {
-        return Ok(());
+/// Tries out what the machine holds. Without an answer nothing is refused unless the configuration
+/// requires something: each jail tells what it enforces all the same.
+async fn look_at_machine(
+    wanted: &Wanted,
+    programs: &Programs,
+) -> Result<Option<Probe>, StartError> {
+    let (jail, asked) = (programs.jail.clone(), wanted.clone());
+    let looked = tokio::task::spawn_blocking(move || rung::find(&jail, &asked)).await;
+    // A fault in the look itself is no answer either.
+    match looked.unwrap_or(Err(ProbeError::TooSlow)) {
+        Ok(found) => match rung::shortfall(wanted.require, &found) {
+            Some(short) => Err(StartError::Confinement(Box::new(short))),
+            None => Ok(Some(found)),
+        },
+        Err(error) if wanted.require == Rung::Group => {
+            tracing::warn!(%error, "what this machine holds could not be tried out");
+            Ok(None)
+        }
+        Err(error) => Err(StartError::Probe(error)),
     }
-    let jail = programs.jail.clone();
-    let probed = tokio::task::spawn_blocking(move || probe(&jail)).await;
-    let found = match probed {
-        Ok(found) => found?.confinement,
-        Err(_) => return Err(StartError::Probe(confine::probe::ProbeError::TooSlow)),
-    };
-    if found.rung >= required {
-        return Ok(());
-    }
-    let gaps = match found.gaps.is_empty() {
-        true => String::new(),
-        false => format!(": {}", found.gaps.join("; ")),
-    };
-    Err(StartError::Confinement {
-        required: required.to_string(),
-        found: found.rung.to_string(),
-        gaps,
-    })
 }
 
 fn texts(config: &DriverConfig, workspace: &Path) -> Result<Texts, StartError> {
@@ -229,7 +229,7 @@ fn make_run_dir(workspace: &Path, run_dir: &Path) -> Result<(), StartError> {
         })
 }
 
-fn supervisor_config(ground: &Ground) -> SupervisorConfig {
+fn supervisor_config(ground: &Ground, rung: Option<RequiredRung>) -> SupervisorConfig {
     let limits = &ground.settings.limits;
     let ms = |seconds: u32| u64::from(seconds) * 1_000;
     SupervisorConfig {
@@ -243,6 +243,7 @@ fn supervisor_config(ground: &Ground) -> SupervisorConfig {
         start_timeout_ms: ms(limits.start_timeout_seconds),
         queue_timeout_ms: ms(limits.queue_timeout_seconds),
         answer_timeout_ms: ms(limits.answer_timeout_seconds),
+        rung,
         texts: Arc::new(ground.texts.clone()),
     }
 }

@@ -12,6 +12,7 @@ use crate::core::input::{Caller, StopHow};
 use crate::core::record::Durability;
 use crate::core::{Effect, Input, Supervisor};
 use crate::driver::agents::Agents;
+use crate::driver::asked::Asked;
 use crate::driver::creating::Creating;
 use crate::driver::effects::{EffectQueue, is_urgent};
 use crate::driver::event_log::EventLog;
@@ -47,6 +48,7 @@ pub(super) struct Ending {
 pub(super) struct State {
     pub(super) ground: Arc<Ground>,
     pub(super) programs: Programs,
+    pub(super) asked: Asked,
     pub(super) hidden_variables: Vec<String>,
     pub(super) keep_fd: Option<i32>,
     pub(super) clock: Clock,

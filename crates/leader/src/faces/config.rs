@@ -42,12 +42,25 @@ pub fn config_value(settings: &Settings) -> Value {
             }
         }
     }
+    nest_confinement(&mut value);
     let mut answer = Map::new();
     answer.insert("success".to_owned(), json!(true));
     if let Value::Object(fields) = value {
         answer.extend(fields);
     }
     Value::Object(answer)
+}
+
+/// Puts the keys of `[confinement]` where a file has them.
+fn nest_confinement(value: &mut Value) {
+    let Some(fields) = value.as_object_mut() else {
+        return;
+    };
+    let section: Map<String, Value> = ["require", "highest", "cgroup"]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), fields.shift_remove(key)?)))
+        .collect();
+    fields.insert("confinement".to_owned(), Value::Object(section));
 }
 
 /// One value a line, with its source behind it.
@@ -127,6 +140,10 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("default_model = (none)"), "{text}");
+        assert!(
+            text.contains("confinement.require = \"none\"  # built-in\n"),
+            "{text}"
+        );
         for shown in [text, value.to_string()] {
             assert!(!shown.contains("tok-secret"), "{shown}");
         }

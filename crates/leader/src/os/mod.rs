@@ -5,7 +5,9 @@ pub mod files;
 pub mod identity;
 pub mod process;
 pub mod programs;
+pub mod rung;
 pub mod spawn;
+pub mod version;
 
 mod child_output;
 pub mod terminal;

@@ -77,6 +77,23 @@ impl Programs {
         }
     }
 
+    /// The same for this process: beside its own executable, from its own working directory, or
+    /// from `otherwise` where that is gone.
+    pub fn around(
+        worker_bin: Option<&Path>,
+        otherwise: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Programs {
+        let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("leader"));
+        let cwd = std::env::current_dir().unwrap_or_else(|_| otherwise.to_path_buf());
+        Programs::find(
+            worker_bin,
+            |name| variable(name).map(Into::into),
+            &own,
+            &cwd,
+        )
+    }
+
     /// Checks both, the worker first.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use protocol::ids::ConversationId;
 use protocol::result::AgentStatus;
 use protocol::status::Status;
 
+use crate::render::confinement::{confinement_text, gaps};
 use crate::render::line::{counted, duration};
 use crate::render::style::{Style, Tone};
 use crate::render::width::{columns, cut, pad, plain, plain_lines};
@@ -207,7 +208,14 @@ pub fn status_text(conversation: &ConversationId, agent: &AgentStatus, style: St
     );
     line("does", plain(&agent.last_action));
     line("deliverables", plain(&agent.deliverables_dir));
-    line("confinement", agent.rung.clone().unwrap_or_default());
+    let held = match confinement_text(&agent.confinement) {
+        text if text.is_empty() => agent.rung.clone().unwrap_or_default(),
+        text => text,
+    };
+    line("confinement", held);
+    for gap in gaps(&agent.confinement) {
+        line("gap", gap);
+    }
     line(
         "can't kill",
         agent
@@ -306,6 +314,10 @@ mod tests {
     fn one_agent_is_shown_whole() {
         let agent = AgentStatus {
             last_output: "line 1\nline 2\n".to_owned(),
+            confinement: serde_json::json!({
+                "rung": "group", "kill": "group", "gaps": ["setsid escapes"],
+                "asked": {"rung": "pidns"},
+            }),
             ..sample_status()
         };
         assert_eq!(
@@ -318,7 +330,8 @@ mod tests {
              tokens:        15 (10 in, 5 out)\n\
              does:          正在读取 src/api/routes.py\n\
              deliverables:  docs/api\n\
-             confinement:   pidns\n\
+             confinement:   group (asked: pidns): kill group\n\
+             gap:           setsid escapes\n\
              last output:\n  line 1\n  line 2\n"
         );
     }

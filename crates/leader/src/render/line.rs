@@ -77,6 +77,7 @@ pub(crate) fn sample_status() -> AgentStatus {
         deliverables_dir: "docs/api".to_owned(),
         stop_reason: None,
         rung: Some("pidns".to_owned()),
+        confinement: serde_json::Value::Null,
         unkillable: None,
     }
 }

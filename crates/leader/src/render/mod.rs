@@ -2,6 +2,7 @@
 //! them passes a writer.
 
 pub mod agents;
+pub mod confinement;
 pub mod line;
 pub mod result;
 pub mod steps;

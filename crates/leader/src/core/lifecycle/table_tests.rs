@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use protocol::config::RequiredRung;
 use protocol::ids::ConversationId;
 use protocol::status::{Status, StopReason};
 
@@ -578,6 +579,14 @@ fn samples() -> Vec<(Record, &'static str)> {
                 confinement: serde_json::Value::Null,
             },
             "what its jail enforces",
+        ),
+        (
+            Record::RungLost {
+                agent: agent(),
+                had: RequiredRung::Pidns,
+                has: RequiredRung::Group,
+            },
+            "it is held by less than its run was before",
         ),
         (
             Record::Initialized { agent: agent() },

@@ -4,12 +4,14 @@ use protocol::channel::FinishedParams;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::TaskId;
 use protocol::status::StopReason;
+use serde_json::Value;
 
 use crate::core::effect::Effect;
 use crate::core::ends;
 use crate::core::input::{ExitFacts, Input, ProcessIdentity, StopHow, Survivors};
 use crate::core::lifecycle::{Activity, Event, PendingStop, Report, State, StopCause};
 use crate::core::record::Record;
+use crate::core::rungs::Loss;
 use crate::core::supervisor::life::Occasion;
 use crate::core::supervisor::{Closing, Supervisor};
 
@@ -46,6 +48,29 @@ impl Supervisor {
         self.finish_closing(effects);
     }
 
+    /// Takes what an agent's jail enforces, and tells when that is less than before.
+    fn confined(&mut self, index: usize, confinement: Value, effects: &mut Vec<Effect>) {
+        let agent = self.roster.get_mut(index);
+        if !agent.is_active() {
+            return;
+        }
+        agent.confinement = confinement.clone();
+        let loss = self.rungs.see(&confinement);
+        agent.warnings.extend(loss.map(Loss::warning));
+        let tag = agent.tag();
+        effects.push(log(Record::Confined {
+            agent: tag.clone(),
+            confinement,
+        }));
+        effects.extend(loss.map(|Loss { had, has }| {
+            log(Record::RungLost {
+                agent: tag,
+                had,
+                has,
+            })
+        }));
+    }
+
     /// The inputs that an agent's process causes. One about a run that is not of this
     /// conversation changes nothing.
     fn take_of_agent(&mut self, now_ms: u64, input: Input, effects: &mut Vec<Effect>) {
@@ -60,14 +85,9 @@ impl Supervisor {
                     it.spawn_failed(now_ms, index, error, effects)
                 });
             }
-            Input::Confined { agent, confinement } => self.with(&agent, |it, index| {
-                let agent = it.roster.get_mut(index);
-                if agent.is_active() {
-                    agent.confinement = confinement.clone();
-                    let agent = agent.tag();
-                    effects.push(log(Record::Confined { agent, confinement }));
-                }
-            }),
+            Input::Confined { agent, confinement } => {
+                self.with(&agent, |it, index| it.confined(index, confinement, effects));
+            }
             Input::Initialized { agent } => {
                 self.with(&agent, |it, index| it.initialized(now_ms, index, effects));
             }

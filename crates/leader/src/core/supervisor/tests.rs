@@ -1189,6 +1189,35 @@ fn progress_is_shown_as_far_as_it_may_be_long() {
     assert_eq!(status.rung.as_deref(), Some("pidns"));
 }
 
+/// A machine whose user namespaces were used up let later agents run with less, and nobody knew.
+#[test]
+fn a_rung_that_is_lost_in_mid_run_is_an_event_and_a_warning() {
+    let mut story = Story::new(SupervisorConfig {
+        rung: Some(RequiredRung::Pidns),
+        ..config(Admission::Reject)
+    });
+    let mut confined = |number: u32, rung: &str| {
+        story.start(number, Mode::Background);
+        let confinement = serde_json::json!({"rung": rung, "gaps": []});
+        let agent = task(number);
+        let effects = story.take(Input::Confined { agent, confinement });
+        let agent = story.it.agent(&task(number)).unwrap();
+        let standing = crate::core::result::standing(agent, Status::Running, 0, &PlainTexts);
+        (names(&effects), standing.warnings)
+    };
+    assert_eq!(
+        confined(1, "pidns"),
+        (vec!["log agent.confined".to_owned()], vec![])
+    );
+    let (logged, warnings) = confined(2, "group");
+    assert_eq!(logged, ["log agent.confined", "log agent.rung_lost"]);
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].starts_with("its confinement is `group`, and `pidns` stood in this run before"),
+        "{warnings:?}"
+    );
+}
+
 #[test]
 fn late_and_foreign_inputs_change_nothing() {
     let mut story = Story::new(config(Admission::Reject));

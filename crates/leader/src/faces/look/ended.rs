@@ -66,6 +66,7 @@ fn status_of(agent: &FoldedAgent) -> AgentStatus {
         deliverables_dir: agent.job.deliverables_dir.display().to_string(),
         stop_reason: stop_reason(agent, result),
         rung: rung(&agent.confinement),
+        confinement: agent.confinement.clone(),
         unkillable: None,
     }
 }

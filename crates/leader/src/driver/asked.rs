@@ -1,0 +1,117 @@
+//! What the driver asks of a jail, beside what the jail says it enforces.
+
+use std::path::PathBuf;
+
+use confine::probe::Probe;
+use confine::report::{Confinement, NetworkReach, Rung};
+use protocol::config::RequiredRung;
+use serde_json::{Map, Value, json};
+
+use crate::os::rung::Wanted;
+
+/// What every agent of this run is asked to be held by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Less than this starts nothing.
+    pub(super) require: Rung,
+    /// More than this is not tried.
+    pub(super) highest: Rung,
+    /// The delegated directory.
+    pub(super) cgroup: Option<PathBuf>,
+    /// What is expected to stand: what was found at the start, or what the configuration names.
+    pub(super) rung: Rung,
+    /// What it may reach of the network.
+    pub(super) network: NetworkReach,
+}
+
+impl Asked {
+    /// What is asked after a look at the machine; where that failed, the configuration's word.
+    pub(super) fn of(wanted: Wanted, found: Option<&Probe>) -> Self {
+        let named = wanted.named();
+        Asked {
+            rung: found.map_or(named, |found| found.confinement.rung.max(named)),
+            require: wanted.require,
+            highest: wanted.highest,
+            cgroup: wanted.cgroup,
+            network: NetworkReach::Full,
+        }
+    }
+
+    /// What is enforced as records and results carry it, with what was asked for where the two
+    /// differ.
+    pub(super) fn beside(&self, enforced: &Confinement) -> Value {
+        let mut told = json!(enforced);
+        let mut differs = Map::new();
+        if enforced.rung < self.rung {
+            differs.insert("rung".to_owned(), json!(self.rung));
+        }
+        if enforced.network != self.network {
+            differs.insert("network".to_owned(), json!(self.network));
+        }
+        if !differs.is_empty() {
+            told["asked"] = Value::Object(differs);
+        }
+        told
+    }
+}
+
+/// A rung as the core knows it.
+pub(super) fn word_of(rung: Rung) -> RequiredRung {
+    match rung {
+        Rung::Group => RequiredRung::Group,
+        Rung::Subreaper => RequiredRung::Subreaper,
+        Rung::Pidns => RequiredRung::Pidns,
+        Rung::Cgroup2 => RequiredRung::Cgroup2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::rung::rung_of;
+    use crate::os::rung::test_kit::found;
+
+    fn wanted(cgroup: Option<&str>) -> Wanted {
+        Wanted {
+            require: Rung::Subreaper,
+            highest: Rung::Cgroup2,
+            cgroup: cgroup.map(PathBuf::from),
+        }
+    }
+
+    #[test]
+    fn what_is_enforced_stands_alone_where_it_is_what_was_asked() {
+        let machine = found(Rung::Pidns);
+        let asked = Asked::of(wanted(None), Some(&machine));
+        assert_eq!(
+            asked.beside(&machine.confinement),
+            json!({
+                "rung": "pidns", "kill": "complete", "procs": "tree", "memory": "none",
+                "network": "full", "filesystem": "private_mounts", "gaps": ["a gap of pidns"],
+            })
+        );
+    }
+
+    #[test]
+    fn what_was_asked_stands_beside_where_it_differs() {
+        let told = |asked: &Asked, rung| asked.beside(&found(rung).confinement)["asked"].clone();
+        let by_look = Asked::of(wanted(None), Some(&found(Rung::Pidns)));
+        assert_eq!(told(&by_look, Rung::Group), json!({"rung": "pidns"}));
+        assert_eq!(told(&by_look, Rung::Cgroup2), Value::Null);
+        let by_name = Asked::of(wanted(Some("/c")), Some(&found(Rung::Pidns)));
+        assert_eq!(told(&by_name, Rung::Pidns), json!({"rung": "cgroup2"}));
+        let blind = Asked::of(wanted(None), None);
+        assert_eq!(told(&blind, Rung::Group), json!({"rung": "subreaper"}));
+        let mut alone = found(Rung::Pidns).confinement;
+        alone.network = NetworkReach::Loopback;
+        assert_eq!(by_look.beside(&alone)["asked"], json!({"network": "full"}));
+    }
+
+    #[test]
+    fn words_and_rungs_go_both_ways() {
+        for rung in Rung::ALL {
+            assert_eq!(rung_of(word_of(rung)), rung);
+            assert_eq!(word_of(rung).as_str(), rung.name());
+        }
+    }
+}
