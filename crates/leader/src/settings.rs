@@ -111,6 +111,17 @@ fn user_file(variables: &Variables) -> UserFile {
     }
 }
 
+/// Where the files of the configuration are looked for: the user's, if there is a place for it,
+/// and the workspace's.
+pub fn config_files(workspace: &Path, variables: &Variables) -> Vec<PathBuf> {
+    let user = match user_file(variables) {
+        UserFile::Named(path) | UserFile::Usual(path) => Some(path),
+        UserFile::Nowhere => None,
+    };
+    let own = workspace.join(WORKSPACE_FILE);
+    user.into_iter().chain([own]).collect()
+}
+
 /// Reads all layers and lays them over each other.
 ///
 /// # Errors
@@ -314,6 +325,11 @@ mod tests {
         ] {
             assert_eq!(user_file(&environment(&pairs)), expected, "{pairs:?}");
         }
+        let both = config_files(Path::new("/w"), &environment(&[("HOME", "/h")]));
+        let names = ["/h/.config/muster/muster.toml", "/w/muster.toml"];
+        assert_eq!(both, names.map(PathBuf::from));
+        let one = config_files(Path::new("/w"), &environment(&[]));
+        assert_eq!(one, [PathBuf::from("/w/muster.toml")]);
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Print the resolved configuration with the source of each value
     Config(ConfigArgs),
+    /// Tell whether agents can run here, and how they are held
+    Doctor(DoctorArgs),
 }
 
 /// The text of `N` wherever an agent is named.
@@ -322,4 +324,20 @@ pub struct ConfigArgs {
     /// Default: off, one value a line.
     #[arg(verbatim_doc_comment, long)]
     pub json: bool,
+}
+
+/// `leader doctor`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct DoctorArgs {
+    /// Print a JSON object
+    ///
+    /// Default: off, text for people.
+    #[arg(verbatim_doc_comment, long)]
+    pub json: bool,
+
+    /// Executable of the worker [default: `worker` beside `leader`]
+    ///
+    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
+    pub worker_bin: Option<PathBuf>,
 }

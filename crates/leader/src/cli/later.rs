@@ -7,7 +7,6 @@ pub const LATER_COMMANDS: &[&str] = &[
     "ask",
     "chat",
     "completions",
-    "doctor",
     "events",
     "extend",
     "mcp",

@@ -48,7 +48,8 @@ pub fn command() -> clap::Command {
         .after_long_help(format!("{}\n{EXAMPLES}", exit_codes()))
         .mut_subcommand("run", |run| run.after_long_help(run_footer()))
         .mut_subcommand("serve", |serve| serve.after_long_help(SERVE_FOOTER))
-        .mut_subcommand("wait", |wait| wait.after_long_help(wait_footer()));
+        .mut_subcommand("wait", |wait| wait.after_long_help(wait_footer()))
+        .mut_subcommand("doctor", |doctor| doctor.after_long_help(doctor_footer()));
     for (of, flag) in LATER_FLAGS {
         command = command.mut_subcommand(of, |sub| {
             sub.arg(Arg::new(*flag).long(*flag).num_args(0..).hide(true))
@@ -93,6 +94,16 @@ fn wait_footer() -> String {
         "Exit codes: those of `leader run` for the ends of the agents; {} when the wait was over\n\
          before they were.",
         exit::DEADLINE
+    )
+}
+
+fn doctor_footer() -> String {
+    format!(
+        "Exit codes:\n  {:>3}  agents can run\n  {:>3}  something keeps them from running\n  \
+         {:>3}  less confinement than `confinement.require` asks for",
+        exit::SUCCESS,
+        exit::LEADER_ENVIRONMENT,
+        exit::CONFINEMENT_REFUSED
     )
 }
 

@@ -11,6 +11,7 @@ use crate::exit;
 use crate::faces::config::config;
 use crate::faces::console::{Console, Look};
 use crate::faces::demo::demo;
+use crate::faces::doctor::command::doctor;
 use crate::faces::logging;
 use crate::faces::look::{kill::kill, logs::logs, ps::ps, status::status, wait::wait};
 use crate::faces::run::run;
@@ -153,6 +154,7 @@ async fn command(
         Command::Wait(args) => wait(args, surroundings, console).await,
         Command::Demo(args) => demo(args, surroundings, console).await,
         Command::Config(args) => config(args, surroundings, console),
+        Command::Doctor(args) => doctor(args, surroundings, console).await,
     }
 }
 
@@ -167,6 +169,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Kill(args) => args.json,
         Command::Wait(args) => args.json,
         Command::Config(args) => args.json,
+        Command::Doctor(args) => args.json,
         Command::Demo(_) => false,
     }
 }

@@ -4,6 +4,7 @@ pub mod client;
 pub mod config;
 pub mod console;
 pub mod demo;
+pub mod doctor;
 pub mod entry;
 pub mod interrupt;
 pub mod logging;

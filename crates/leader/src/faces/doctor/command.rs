@@ -1,0 +1,33 @@
+//! From the arguments of `leader doctor` to its exit code.
+
+use protocol::error::ToolError;
+
+use crate::cli::DoctorArgs;
+use crate::faces::console::Console;
+use crate::faces::doctor::look::look;
+use crate::faces::surroundings::Surroundings;
+use crate::os::programs::Programs;
+use crate::render::doctor::report_text;
+
+/// Tells whether agents can run here, and how they are held.
+///
+/// # Errors
+/// When stdout can't be written.
+pub async fn doctor(
+    args: &DoctorArgs,
+    surroundings: &Surroundings,
+    console: &mut Console<'_>,
+) -> Result<u8, ToolError> {
+    let programs = Programs::around(
+        args.worker_bin.as_deref(),
+        &surroundings.workspace,
+        |name| surroundings.variables.lookup(name),
+    );
+    let report = look(surroundings, &programs).await;
+    let text = match args.json {
+        true => format!("{}\n", report.to_json()),
+        false => report_text(&report, console.look().out),
+    };
+    console.print(&text)?;
+    Ok(report.verdict().exit_code())
+}

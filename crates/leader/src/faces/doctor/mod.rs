@@ -1,0 +1,6 @@
+//! `leader doctor`: whether agents can run here, how they are held, and what would hold them
+//! better.
+
+pub mod command;
+pub mod look;
+pub mod report;
