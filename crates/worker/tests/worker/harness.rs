@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -28,7 +28,6 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 }
 
 /// The jail, which lies in the folder above the test's own executable once it is built.
-///
 pub(crate) fn jail() -> PathBuf {
     let jail = Path::new(env!("CARGO_BIN_EXE_worker")).with_file_name("jail");
     assert!(
@@ -93,6 +92,13 @@ impl Place {
     /// A file of the run that delivers into `out`.
     pub(crate) fn own_file(&self, name: &str) -> PathBuf {
         self.path("ws/out/.subagent").join(name)
+    }
+
+    /// Opens the place to every user.
+    pub(crate) fn open_to_all(&self) {
+        for path in [self.root.path().to_path_buf(), self.workspace()] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        }
     }
 
     /// The executable, with an environment that holds nothing of the machine's own settings.
@@ -209,6 +215,8 @@ pub(crate) struct Alive {
 impl Alive {
     pub(crate) fn new(path: &Path) -> Self {
         nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Whatever this process's mask of modes is.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
         let file = fs::OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)

@@ -4,6 +4,7 @@
 
 mod alone;
 mod channel;
+mod commands;
 mod harness;
 mod input;
 mod leader;
