@@ -1,15 +1,20 @@
 //! Harness of the system tests: it finds the executables beside itself, gives each test a
 //! workspace and a home of its own, and judges processes by pipes, never by their names.
 
+pub mod escapees;
 pub mod fifo;
+pub mod ground;
 pub mod leader;
 pub mod model;
+pub mod process;
 pub mod script;
 pub mod serve;
 pub mod waiting;
 pub mod workspace;
 
+pub use escapees::Escapees;
 pub use fifo::Liveness;
+pub use ground::{Ground, Rung, User, grounds, users};
 pub use leader::{Ended, run};
 pub use script::Turn;
 pub use serve::Serve;

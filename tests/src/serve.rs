@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::ground::{self, User};
 use crate::waiting::until;
 use crate::workspace::Workspace;
 
@@ -21,6 +22,7 @@ const ANSWER_BUDGET: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Serve {
     child: Child,
+    user: User,
     /// Where its control socket is.
     pub socket: PathBuf,
     /// Its conversation.
@@ -63,6 +65,7 @@ impl Serve {
         let text = |key: &str| told[key].as_str().expect("a text").to_owned();
         Serve {
             child,
+            user: workspace.ground().user,
             socket: text("socket").into(),
             conversation: text("conversation"),
         }
@@ -78,7 +81,8 @@ impl Serve {
     /// # Panics
     /// When the socket refuses.
     pub fn connect(&self) -> Client {
-        Client::new(UnixStream::connect(&self.socket).expect("the socket of a live leader"))
+        let stream = ground::connect(self.user, &self.socket);
+        Client::new(stream.expect("the socket of a live leader"))
     }
 
     /// One call on a connection of its own.
@@ -103,7 +107,7 @@ impl Drop for Serve {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
         }
-        if let Ok(stream) = UnixStream::connect(&self.socket) {
+        if let Ok(stream) = ground::connect(self.user, &self.socket) {
             Client::new(stream).send("shutdown", json!({}));
         }
         if self.wait(Duration::from_secs(15)).is_none() {

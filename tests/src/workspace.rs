@@ -1,17 +1,24 @@
 //! A workspace and a home of a test's own, so that no test sees another's or the user's files.
 
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::executable;
+use crate::fifo::Liveness;
+use crate::ground::{self, Ground, ORDINARY, User};
 use crate::script::Turn;
+
+/// The executables that another user needs a copy of, for a build folder may be private.
+const PUBLIC_EXECUTABLES: [&str; 4] = ["leader", "worker", "jail", "fake_worker"];
 
 /// Two folders that vanish with the value: `workspace/` and `home/`.
 #[derive(Debug)]
 pub struct Workspace {
     root: TempDir,
+    ground: Ground,
 }
 
 impl Default for Workspace {
@@ -26,6 +33,14 @@ impl Workspace {
     /// # Panics
     /// When the system refuses a temporary folder.
     pub fn new() -> Self {
+        Workspace::on(Ground::PLAIN)
+    }
+
+    /// A fresh one that belongs to the ground's user, whose commands run on that ground.
+    ///
+    /// # Panics
+    /// When the system refuses a temporary folder.
+    pub fn on(ground: Ground) -> Self {
         let root = tempfile::Builder::new()
             .prefix("mst")
             .tempdir()
@@ -33,7 +48,59 @@ impl Workspace {
         for name in ["workspace", "home"] {
             std::fs::create_dir(root.path().join(name)).expect("a fresh folder");
         }
-        Workspace { root }
+        let workspace = Workspace { root, ground };
+        if ground.user == User::Ordinary {
+            workspace.hand_over();
+        }
+        workspace
+    }
+
+    /// Gives the folders to the ordinary user, with executables that it can reach.
+    fn hand_over(&self) {
+        let root = self.root.path();
+        std::fs::set_permissions(root, PermissionsExt::from_mode(0o755)).expect("a folder of ours");
+        for folder in [self.path(), self.home()] {
+            chown(folder, Some(ORDINARY), Some(ORDINARY)).expect("only root has another user");
+        }
+        let bin = root.join("bin");
+        std::fs::create_dir(&bin).expect("a fresh folder");
+        let copy = |more: &[&str]| {
+            // A program of its own does it: no thread of ours holds the copy open for writing
+            // while another one forks, which would make it busy.
+            Command::new("cp")
+                .args(more)
+                .args(PUBLIC_EXECUTABLES.map(executable))
+                .arg(&bin)
+                .output()
+                .is_ok_and(|output| output.status.success())
+        };
+        // A link costs nothing; across file systems there is none.
+        assert!(
+            copy(&["--link"]) || copy(&["--force"]),
+            "no copies in {bin:?}"
+        );
+    }
+
+    /// The ground that its commands run on.
+    pub fn ground(&self) -> Ground {
+        self.ground
+    }
+
+    /// One of our executables, where the ground's user can reach it.
+    pub fn executable(&self, name: &str) -> PathBuf {
+        match self.ground.user {
+            User::Myself => executable(name),
+            User::Ordinary => self.root.path().join("bin").join(name),
+        }
+    }
+
+    /// A liveness pipe in the workspace that the ground's user may write to.
+    pub fn liveness(&self, name: &str) -> Liveness {
+        let pipe = Liveness::new(&self.path(), name);
+        // The umask has taken the others' rights away.
+        std::fs::set_permissions(self.join(name), PermissionsExt::from_mode(0o666))
+            .expect("a pipe of ours");
+        pipe
     }
 
     /// A fresh one whose default model replays these turns.
@@ -131,13 +198,14 @@ impl Workspace {
     /// One of our executables, to be run in the workspace with this home and nothing else of the
     /// environment but `PATH`.
     pub fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(executable(name));
+        let mut command = ground::command(self.ground, &self.executable(name));
         command
             .current_dir(self.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home())
-            .env("LANG", "C.UTF-8");
+            .env("LANG", "C.UTF-8")
+            .envs(ground::variables(self.ground));
         command
     }
 

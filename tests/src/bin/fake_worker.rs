@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 
 /// A sleep that outlasts every test; whoever started us ends it.
 const FOR_EVER: Duration = Duration::from_secs(600);
+/// How long a quick task takes.
+const BRIEF: Duration = Duration::from_millis(30);
 /// What a chatty worker prints on each of its two outputs.
 const CHATTER_BYTES: usize = 20 * 1024 * 1024;
 
@@ -23,6 +25,8 @@ struct Fake {
     agent_dir: PathBuf,
     deliverables: PathBuf,
     job: JobSpec,
+    /// What follows the first line of the task.
+    rest: String,
 }
 
 fn main() -> ExitCode {
@@ -48,17 +52,15 @@ fn start() -> io::Result<(Fake, String)> {
         .to_path_buf();
     let job: JobSpec = serde_json::from_slice(&std::fs::read(&file)?)?;
     let task = std::fs::read_to_string(agent_dir.join(TASK_FILE))?;
-    let name = task
-        .lines()
-        .next()
-        .and_then(|line| line.strip_prefix("fake: "))
-        .unwrap_or("");
+    let (first, rest) = task.split_once('\n').unwrap_or((&task, ""));
+    let name = first.strip_prefix("fake: ").unwrap_or("");
     let deliverables = job.workspace.join(&job.deliverables_dir);
     Ok((
         Fake {
             agent_dir,
             deliverables,
             job,
+            rest: rest.to_owned(),
         },
         name.trim().to_owned(),
     ))
@@ -114,6 +116,24 @@ impl Fake {
                     .stdin(Stdio::null())
                     .spawn()?;
                 Ok(0)
+            }
+            // Lives for a moment, as a quick task does.
+            "brief" => {
+                self.initialize()?;
+                std::thread::sleep(BRIEF);
+                self.say(channel::FINISHED, finished(true, "was quick and is done"))?;
+                Ok(0)
+            }
+            // Runs the rest of its task in a shell, and goes without looking back.
+            "shell" => {
+                self.initialize()?;
+                let status = Command::new("sh")
+                    .args(["-c", &self.rest])
+                    .current_dir(&self.job.workspace)
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .status()?;
+                Ok(if status.success() { 0 } else { 97 })
             }
             "links" => self.links(),
             "fifo result" => self.replace_result(mkfifo),
