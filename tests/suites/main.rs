@@ -7,6 +7,7 @@
 
 mod commands;
 mod crash;
+mod faults;
 mod inputs;
 mod language;
 mod looping;
