@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use confine::keeper::Client;
+use confine::report::Rung;
 use protocol::exit;
 use protocol::job::AGENT_DIR;
 use protocol::result::AgentResult;
@@ -26,10 +27,13 @@ use crate::run::prepare::{Prepared, prepare};
 use crate::run::report::{Output, Reporter};
 use crate::run::result::{agent_result, tell_people};
 use crate::run::toolbox::offered;
-use crate::tools::command::Keeping;
+use crate::tools::command::{Keeping, highest_of_environment};
 
 /// Threads for blocking work beside the one that runs everything else.
 const BLOCKING_THREADS_MAX: usize = 1;
+
+/// What was found of a keeper, or why its socket can't be used.
+type Inherited = Result<Option<Client>, String>;
 
 /// Runs the worker with these arguments, the program's name first.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -62,11 +66,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         let signals = Signals::install()
             .map_err(|error| StartError::new(format!("no signal handlers: {error}")))?;
         start_log(&cli);
-        let keeping = Arc::new(Keeping::find(keeper).await);
-        if let Some(gap) = keeping.gap() {
-            tracing::warn!(gap, "commands are not held as they should be");
-        }
-        run(&cli, channel, signals, keeping).await
+        run(&cli, channel, signals, keeper).await
     });
     // A blocking call that hangs, in a dead file system say, must not keep the process.
     runtime.shutdown_background();
@@ -112,11 +112,12 @@ async fn run(
     cli: &Cli,
     channel: Option<(OwnedFd, OwnedFd)>,
     signals: Signals,
-    keeping: Arc<Keeping>,
+    keeper: Inherited,
 ) -> Result<u8, StartError> {
     match (cli.mode()?, channel) {
         (Mode::Task(wanted), _) => {
             let prepared = prepare(&wanted)?;
+            let keeping = find_keeping(keeper, prepared.highest).await;
             if cli.dry_run {
                 return dry_run(&prepared, &keeping);
             }
@@ -130,8 +131,10 @@ async fn run(
                 job,
                 prompts,
                 access,
+                highest: highest_of_environment(),
                 warnings: Vec::new(),
             };
+            let keeping = find_keeping(keeper, prepared.highest).await;
             if cli.dry_run {
                 return dry_run(&prepared, &keeping);
             }
@@ -143,6 +146,7 @@ async fn run(
                 .map_err(|error| StartError::new(format!("no channel: {error}")))?;
             let (job, prompts, agent_dir) = take_job(&path)?;
             make_ready(&agent_dir)?;
+            let keeping = find_keeping(keeper, highest_of_environment()).await;
             let start = Start {
                 job,
                 prompts,
@@ -158,6 +162,14 @@ async fn run(
             Ok(ended.exit_code())
         }
     }
+}
+
+async fn find_keeping(keeper: Inherited, highest: Rung) -> Arc<Keeping> {
+    let keeping = Arc::new(Keeping::find(keeper, highest).await);
+    if let Some(gap) = keeping.gap() {
+        tracing::warn!(gap, "commands are not held as they should be");
+    }
+    keeping
 }
 
 fn take_job(

@@ -10,10 +10,13 @@ use std::process::Stdio;
 use confine::policy::JailPolicy;
 use tokio::process::{Child, Command};
 
-use crate::os::programs::{Program, Programs, SpawnProblem};
+use crate::os::programs::{JAIL_VARIABLE, Program, Programs, SpawnProblem};
 
 /// Set in every worker, so that a `leader` started by an agent's command knows where it is.
 pub const NESTED_VARIABLE: &str = "MUSTER_NESTED";
+
+/// Tells a worker the highest rung that its commands may be held on.
+pub const HIGHEST_VARIABLE: &str = "MUSTER_CONFINEMENT_HIGHEST";
 
 /// All that a start needs.
 #[derive(Debug, Clone)]
@@ -62,6 +65,10 @@ pub fn spawn(order: &SpawnOrder) -> Result<Child, SpawnProblem> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .env(NESTED_VARIABLE, "1")
+        // Without a keeper the worker starts its commands through a jail itself: this one, and on
+        // no higher rung than it may be on.
+        .env(JAIL_VARIABLE, &order.programs.jail)
+        .env(HIGHEST_VARIABLE, order.policy.highest.name())
         // A leader that unwinds must not leave a tree behind.
         .kill_on_drop(true);
     for name in &order.hidden_variables {

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use confine::report::Rung;
 use protocol::channel::ModelAccess;
-use protocol::config::{Flag, Settings};
+use protocol::config::{Flag, RequiredRung, Settings};
 use protocol::definition::Definition;
 use protocol::ids::{AgentId, ConversationId, TaskId};
 use protocol::job::{
@@ -59,6 +60,8 @@ pub struct Prepared {
     pub prompts: Prompts,
     /// Its model with the key.
     pub access: ModelAccess,
+    /// The highest rung that commands may be held on.
+    pub highest: Rung,
     /// What is odd, for people and for the result.
     pub warnings: Vec<String>,
 }
@@ -159,8 +162,19 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
         },
         prompts,
         access,
+        highest: rung_of(settings.highest),
         warnings,
     })
+}
+
+/// A rung of the configuration as the jail knows it.
+fn rung_of(word: RequiredRung) -> Rung {
+    match word {
+        RequiredRung::None | RequiredRung::Group => Rung::Group,
+        RequiredRung::Subreaper => Rung::Subreaper,
+        RequiredRung::Pidns => Rung::Pidns,
+        RequiredRung::Cgroup2 => Rung::Cgroup2,
+    }
 }
 
 fn new_id<T, E: std::fmt::Display>(

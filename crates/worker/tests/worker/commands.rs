@@ -469,6 +469,19 @@ fn a_stop_and_the_deadline_end_a_command_with_all_that_escaped_from_it_at_once()
 }
 
 #[test]
+fn no_higher_rung_is_tried_for_commands_than_the_configuration_allows() {
+    let place = place(&[runs("true"), finishes(true)]);
+    for (highest, by) in [("group", "process group"), ("subreaper", "jail")] {
+        let mut command = worker(&place, Way::Jail, User::Myself);
+        command.env("MUSTER_CONFINEMENT_HIGHEST", highest);
+        let shown = finished(command.arg("--dry-run"));
+        let dry: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        assert_eq!(dry["commands"]["rung"], highest, "{dry}");
+        assert_eq!(dry["commands"]["held_by"], by, "{dry}");
+    }
+}
+
+#[test]
 fn the_limit_of_processes_is_told_in_words() {
     for user in users().into_iter().filter(|user| has_namespaces(*user)) {
         let policy = JailPolicy {

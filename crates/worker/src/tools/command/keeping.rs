@@ -8,12 +8,14 @@ use confine::keeper::Client;
 use confine::report::{Confinement, Rung};
 use serde_json::{Value, json};
 
-use super::kept::{follow, start_by_jail};
+use super::kept::{Rungs, follow, start_by_jail};
 use super::order::Order;
 use crate::tools::limits;
 
 /// Names the jail's executable, which else lies beside the worker's own.
 pub const JAIL_VARIABLE: &str = "MUSTER_JAIL";
+/// Names the highest rung that may be tried, as the configuration does.
+pub const HIGHEST_VARIABLE: &str = "MUSTER_CONFINEMENT_HIGHEST";
 
 /// How commands are held, from the strongest way down.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub enum Keeping {
     Jail {
         /// Its executable.
         path: PathBuf,
+        /// On which rungs.
+        rungs: Rungs,
         /// What it was seen to hold.
         confinement: Confinement,
     },
@@ -36,8 +40,9 @@ pub enum Keeping {
 }
 
 impl Keeping {
-    /// Finds the strongest way, by doing: without a keeper an empty command is run in a jail.
-    pub async fn find(keeper: Result<Option<Client>, String>) -> Keeping {
+    /// Finds the strongest way that is no higher than `highest`, by doing: without a keeper an
+    /// empty command is run in a jail.
+    pub async fn find(keeper: Result<Option<Client>, String>, highest: Rung) -> Keeping {
         let why_no_keeper = match keeper {
             Ok(Some(client)) => return Keeping::Keeper(client),
             Ok(None) => None,
@@ -45,8 +50,16 @@ impl Keeping {
         };
         let own = std::env::current_exe().unwrap_or_default();
         let path = jail_path(std::env::var_os(JAIL_VARIABLE), &own);
-        let keeping = match try_out(&path).await {
-            Ok(confinement) => Keeping::Jail { path, confinement },
+        let keeping = match try_out(&path, highest).await {
+            Ok(confinement) => Keeping::Jail {
+                path,
+                // Later commands are held as well as the first was, or are not started.
+                rungs: Rungs {
+                    require: confinement.rung,
+                    highest: confinement.rung,
+                },
+                confinement,
+            },
             Err(why) => Keeping::Group {
                 why: why_no_keeper
                     .into_iter()
@@ -91,6 +104,14 @@ impl Keeping {
     }
 }
 
+/// The highest rung that the environment allows; a word that is none allows all.
+pub fn highest_of_environment() -> Rung {
+    std::env::var(HIGHEST_VARIABLE)
+        .ok()
+        .and_then(|word| serde_json::from_value(Value::String(word)).ok())
+        .unwrap_or(Rung::Cgroup2)
+}
+
 /// Where the jail is: as named, else beside this program.
 fn jail_path(named: Option<OsString>, own: &Path) -> PathBuf {
     match named.filter(|named| !named.is_empty()) {
@@ -100,7 +121,12 @@ fn jail_path(named: Option<OsString>, own: &Path) -> PathBuf {
 }
 
 /// Runs an empty command in a jail, and tells what it held, or why it is of no use.
-async fn try_out(path: &Path) -> Result<Confinement, String> {
+async fn try_out(path: &Path, highest: Rung) -> Result<Confinement, String> {
+    if highest < Rung::Subreaper {
+        return Err(format!(
+            "nothing above the rung `{highest}` is to be tried (confinement.highest)"
+        ));
+    }
     if !path.is_file() {
         return Err(format!(
             "there is no `{}` (hint: build `jail` so that it lies beside `worker`, or set \
@@ -114,8 +140,11 @@ async fn try_out(path: &Path) -> Result<Confinement, String> {
         directory: PathBuf::from("/"),
         hidden_env: Vec::new(),
     };
-    let kept =
-        start_by_jail(path, Rung::Subreaper, &order).map_err(|error| unfit(&error.to_string()))?;
+    let rungs = Rungs {
+        require: Rung::Subreaper,
+        highest: highest.min(Rung::Pidns),
+    };
+    let kept = start_by_jail(path, rungs, &order).map_err(|error| unfit(&error.to_string()))?;
     let followed = follow(kept, Duration::from_millis(limits::TRIAL_MS))
         .await
         .map_err(|error| unfit(&error.message))?;
@@ -153,9 +182,11 @@ mod tests {
     async fn what_is_no_jail_is_of_no_use_and_said_to_be() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("jail");
-        let why = try_out(&path).await.unwrap_err();
+        let why = try_out(&path, Rung::Pidns).await.unwrap_err();
         assert!(why.contains("there is no `/"), "{why}");
         assert!(why.contains(JAIL_VARIABLE), "{why}");
+        let why = try_out(&path, Rung::Group).await.unwrap_err();
+        assert!(why.contains("nothing above the rung `group`"), "{why}");
         for (script, words) in [
             ("#!/bin/sh\necho what\n", "it told nothing but `what`"),
             ("#!/bin/sh\nexit 125\n", "it told nothing"),
@@ -166,7 +197,7 @@ mod tests {
             std::fs::write(&fresh, script).unwrap();
             std::fs::set_permissions(&fresh, PermissionsExt::from_mode(0o755)).unwrap();
             std::fs::rename(&fresh, &path).unwrap();
-            let why = try_out(&path).await.unwrap_err();
+            let why = try_out(&path, Rung::Pidns).await.unwrap_err();
             assert!(why.contains(words), "{why}");
         }
     }

@@ -46,6 +46,15 @@ enum Holder {
     Jail(Child),
 }
 
+/// The rungs between which a jail is to hold a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rungs {
+    /// Below it nothing is started.
+    pub require: Rung,
+    /// Above it nothing is tried.
+    pub highest: Rung,
+}
+
 /// What its time-out took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pressure {
@@ -95,18 +104,19 @@ pub(super) fn start_by_keeper(
     })
 }
 
-/// Starts a command through the jail at `path`, on no lower rung than `require`.
+/// Starts a command through the jail at `path`.
 ///
 /// # Errors
 /// When the jail can't be started; what it refuses is told later.
-pub(super) fn start_by_jail(path: &Path, require: Rung, order: &Order) -> io::Result<Kept> {
+pub(super) fn start_by_jail(path: &Path, rungs: Rungs, order: &Order) -> io::Result<Kept> {
     let (reader, writer) = io::pipe()?;
     let output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
     let (ours, theirs) = UnixStream::pair()?;
     let policy = JailPolicy {
         kind: JailKind::Command,
         leader_pid: Some(std::process::id()),
-        require,
+        require: rungs.require,
+        highest: rungs.highest,
         cwd: Some(order.directory.clone()),
         linger_ms: limits::OUTPUT_DRAIN_MS,
         ..JailPolicy::default()

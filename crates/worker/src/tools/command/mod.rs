@@ -14,7 +14,8 @@ mod run;
 mod start;
 mod watch;
 
-pub use keeping::{JAIL_VARIABLE, Keeping};
+pub use keeping::{HIGHEST_VARIABLE, JAIL_VARIABLE, Keeping, highest_of_environment};
+pub use kept::Rungs;
 
 pub(crate) use ending::tell;
 pub(crate) use order::Order;

@@ -26,9 +26,7 @@ pub(crate) async fn run(
     let system = |error: std::io::Error| refusal::by_system(&error);
     let kept = match keeping {
         Keeping::Keeper(client) => start_by_keeper(client, order, timeout)?,
-        Keeping::Jail { path, confinement } => {
-            start_by_jail(path, confinement.rung, order).map_err(system)?
-        }
+        Keeping::Jail { path, rungs, .. } => start_by_jail(path, *rungs, order).map_err(system)?,
         Keeping::Group { .. } => {
             let started = start(order).map_err(system)?;
             return watch(started, timeout)
