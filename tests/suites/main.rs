@@ -9,6 +9,7 @@ mod commands;
 mod crash;
 mod faults;
 mod inputs;
+mod kept_commands;
 mod language;
 mod looping;
 mod peers;

@@ -358,7 +358,7 @@ fn a_time_out_ends_the_whole_pipeline_and_what_it_leaves_disturbs_nothing() {
         let place = place(&[
             within(&format!("{HOLD}{pipeline}"), 1),
             waits_for_go(),
-            calls(&[("search_workspace", json!({"pattern": "x"}))]),
+            calls(&[("search_workspace", json!({"query": "x"}))]),
             runs("ls"),
             finishes(true),
         ]);
@@ -377,6 +377,7 @@ fn a_time_out_ends_the_whole_pipeline_and_what_it_leaves_disturbs_nothing() {
                     with SIGTERM; ";
         assert!(told[0].starts_with(head), "{way:?} {}", told[0]);
         assert!(told[0].contains("]\nx\nx\n"), "{way:?} {}", told[0]);
+        assert!(!told[2].contains("\"success\":false"), "{}", told[2]);
         assert_eq!(output_of(&told[3]), "alive\ngo\nout\np\n");
     });
 }
