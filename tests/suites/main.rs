@@ -14,6 +14,7 @@ mod language;
 mod looping;
 mod peers;
 mod results;
+mod storms;
 mod structure;
 mod supervisor;
 mod worker_io;
