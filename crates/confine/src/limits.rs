@@ -71,5 +71,8 @@ pub const COMMAND_BYTES_MAX: usize = 160 * 1024;
 pub const COMMAND_TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
 /// Time in milliseconds between SIGTERM and the kill of a command whose time-out has passed.
 pub const COMMAND_GRACE_MS: u64 = 1_000;
+/// The longest wait of a keeper while a time-out runs, in milliseconds: what goes far beyond it is
+/// time in which the whole tree was stopped, and does not count.
+pub const AWAKE_PIECE_MS: u64 = 250;
 /// Longest time in milliseconds that what a command left running may get to end by itself.
 pub const LINGER_MS_MAX: u64 = 10_000;

@@ -105,6 +105,15 @@ impl Clock {
         }
     }
 
+    /// The same clock, for which so much time has not passed.
+    fn put_off(self, by: Duration) -> Clock {
+        match self {
+            Clock::TermAt(at) => Clock::TermAt(at + by),
+            Clock::KillAt(at) => Clock::KillAt(at + by),
+            Clock::Unbounded | Clock::Killed => self,
+        }
+    }
+
     fn next(self) -> Option<Instant> {
         match self {
             Clock::TermAt(at) | Clock::KillAt(at) => Some(at),
@@ -148,6 +157,10 @@ impl Keeper {
         let Ok(events) = watch::wait(&self.sources(), self.timeout(now)) else {
             return Turn::Over;
         };
+        let stood_still = stood_still(now.elapsed());
+        for command in &mut self.commands {
+            command.clock = command.clock.put_off(stood_still);
+        }
         let mut ended = Vec::new();
         let mut control = false;
         for event in events {
@@ -207,7 +220,9 @@ impl Keeper {
             None => PollTimeout::NONE,
             // One more millisecond, for poll(2) counts whole ones and would come back too early.
             Some(at) => {
+                let piece = Duration::from_millis(limits::AWAKE_PIECE_MS);
                 let left = at.saturating_duration_since(now) + Duration::from_millis(1);
+                let left = left.min(piece);
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
             }
         }
@@ -325,6 +340,17 @@ impl Command {
     }
 }
 
+/// How long the whole tree was stopped during one wait, as by a Ctrl-Z on the leader: the clock
+/// goes on meanwhile, which must not cost the commands their time. While any time-out runs no wait
+/// is longer than a piece, so that one that took far longer was not spent awake.
+fn stood_still(waited: Duration) -> Duration {
+    let piece = Duration::from_millis(limits::AWAKE_PIECE_MS);
+    match waited > 2 * piece {
+        true => waited - piece,
+        false => Duration::ZERO,
+    }
+}
+
 fn tell(report: &Lines, conclusion: Conclusion) {
     report.last(&match conclusion.outcome {
         Outcome::Failed(failed) => JailLine::Failed(failed),
@@ -390,6 +416,27 @@ fn receive(control: &OwnedFd) -> Received {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_in_which_the_tree_was_stopped_does_not_count() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let ms = Duration::from_millis;
+        let piece = limits::AWAKE_PIECE_MS;
+        for (waited, stood) in [(0, 0), (piece, 0), (2 * piece, 0), (60_000, 60_000 - piece)] {
+            assert_eq!(stood_still(ms(waited)), ms(stood), "{waited}");
+        }
+        assert_eq!(
+            Clock::TermAt(at(100)).put_off(ms(50)),
+            Clock::TermAt(at(150))
+        );
+        assert_eq!(
+            Clock::KillAt(at(100)).put_off(ms(50)),
+            Clock::KillAt(at(150))
+        );
+        assert_eq!(Clock::Killed.put_off(ms(50)), Clock::Killed);
+        assert_eq!(Clock::Unbounded.put_off(ms(50)), Clock::Unbounded);
+    }
 
     #[test]
     fn a_time_out_asks_first_and_kills_a_grace_later() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::channel::DeliveredMessage;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout_at};
 
 use crate::core::deadline::{Deadline, TimeSpent};
 use crate::core::turn::Input;
@@ -18,6 +18,10 @@ use crate::model::ModelEvent;
 
 /// Between two ticks of a wait, in milliseconds.
 const TICK_MS: u64 = 1_000;
+
+/// How long a leader may still speak after the deadline has passed here, in milliseconds. Its own
+/// stop for the deadline comes within that too.
+const LAST_WORD_MS: u64 = 500;
 
 /// Messages that are held until the next step, in bytes.
 const NOTES_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -124,7 +128,10 @@ impl Watch {
                     self.note(event)?;
                     continue;
                 }
-                () = until(ends) => return Err(StopCause::Deadline),
+                () = until(ends) => {
+                    self.last_word().await?;
+                    continue;
+                }
                 Some(event) = next_told(&mut told) => Aside::Model(event),
                 output = &mut work => return Ok(output),
                 _ = ticks.tick() => Aside::Tick,
@@ -150,12 +157,33 @@ impl Watch {
                 biased;
                 signal = self.signals.next() => return Err(StopCause::Signal(signal)),
                 event = next_event(&mut self.leader) => self.note(event)?,
-                () = until(ends) => return Err(StopCause::Deadline),
+                () = until(ends) => self.last_word().await?,
             }
         }
         let left = self.time().remaining_ms;
         self.deadline.set(self.clock.now_ms(), left, false);
         Ok(())
+    }
+
+    /// The deadline has passed by this clock, which also went on while the whole tree stood still:
+    /// what the leader said meanwhile is heard first. Returns when there is time again.
+    async fn last_word(&mut self) -> Result<(), StopCause> {
+        let until = Instant::now() + Duration::from_millis(LAST_WORD_MS);
+        while self.leader.is_some() {
+            let Ok(event) = timeout_at(until, next_event(&mut self.leader)).await else {
+                break;
+            };
+            self.note(event)?;
+            let now_ms = self.clock.now_ms();
+            if self
+                .deadline
+                .ends_ms()
+                .is_none_or(|ends_ms| ends_ms > now_ms)
+            {
+                return Ok(());
+            }
+        }
+        Err(StopCause::Deadline)
     }
 
     /// Keeps messages for the next step, as far as there is room. What is not kept is not

@@ -18,8 +18,9 @@ use protocol::error::ToolError;
 use protocol::limits::COMMAND_GRACE_MS;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
+use super::awake::awake_for;
 use super::ending::{Ended, HowEnded, Leftover};
 use super::order::Order;
 use super::reading::Output;
@@ -184,10 +185,7 @@ async fn end_in_time(
         Holder::Keeper => timeout + ms(COMMAND_GRACE_MS + limits::KEEPER_LATE_MS),
         Holder::Jail(_) => timeout,
     };
-    if output
-        .until(report.ended(), Instant::now() + patience)
-        .await?
-    {
+    if output.until(report.ended(), awake_for(patience)).await? {
         return Ok(Some(Pressure::None));
     }
     match holder {
@@ -195,14 +193,19 @@ async fn end_in_time(
         Holder::Jail(jail) => {
             ask_to_end(jail);
             let grace_ends = Instant::now() + ms(COMMAND_GRACE_MS);
-            if output.until(report.ended(), grace_ends).await? {
+            if output
+                .until(report.ended(), sleep_until(grace_ends))
+                .await?
+            {
                 return Ok(Some(Pressure::Asked));
             }
         }
     }
     report.hang_up().await?;
     let waits_until = Instant::now() + ms(limits::KILL_WAIT_MS);
-    let gone = output.until(report.ended(), waits_until).await?;
+    let gone = output
+        .until(report.ended(), sleep_until(waits_until))
+        .await?;
     Ok(gone.then_some(Pressure::Killed))
 }
 

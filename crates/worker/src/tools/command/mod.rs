@@ -1,5 +1,6 @@
 //! How a shell command is started, held, watched, ended, and told of.
 
+mod awake;
 mod ending;
 mod environment;
 mod group;

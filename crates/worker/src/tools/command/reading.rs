@@ -28,17 +28,17 @@ impl Output {
         }
     }
 
-    /// Takes in output until `event` happens. Hands back false when `deadline` comes first.
+    /// Takes in output until `event` happens. Hands back false when `time_over` comes first.
     pub(super) async fn until(
         &mut self,
         event: impl Future<Output = io::Result<()>>,
-        deadline: Instant,
+        time_over: impl Future<Output = ()>,
     ) -> io::Result<bool> {
-        tokio::pin!(event);
+        tokio::pin!(event, time_over);
         loop {
             tokio::select! {
                 happened = &mut event => return happened.map(|()| true),
-                () = sleep_until(deadline) => return Ok(false),
+                () = &mut time_over => return Ok(false),
                 taken = self.take() => taken?,
             }
         }

@@ -13,8 +13,9 @@ use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
+use super::awake::awake_for;
 use super::ending::{Ended, HowEnded, Leftover};
 use super::reading::Output;
 use super::start::Started;
@@ -27,21 +28,20 @@ use protocol::limits::COMMAND_GRACE_MS;
 /// # Errors
 /// When the system does not let it be watched; its group is killed then.
 pub(super) async fn watch(mut started: Started, timeout: Duration) -> io::Result<Ended> {
-    let begun = Instant::now();
     // Before the first look, so that no end is missed between the two.
     let mut children = signal(SignalKind::child())?;
     let leader = started.group.leader();
     let mut output = Output::new(started.output);
 
     let in_time = output
-        .until(shell_ended(leader, &mut children), begun + timeout)
+        .until(shell_ended(leader, &mut children), awake_for(timeout))
         .await?;
     let mut survived_term = false;
     if !in_time {
         started.group.ask_to_end();
         let grace_ends = Instant::now() + Duration::from_millis(COMMAND_GRACE_MS);
         let shell_gone = output
-            .until(shell_ended(leader, &mut children), grace_ends)
+            .until(shell_ended(leader, &mut children), sleep_until(grace_ends))
             .await?;
         // The shell may obey while a program in it does not; that one still holds the output.
         let all_gone = shell_gone && output.drain(grace_ends).await?;
