@@ -44,6 +44,16 @@ pub enum Effect {
         /// To whom.
         agent: TaskId,
     },
+    /// Stop every process of the tree where it is.
+    PauseTree {
+        /// Whose.
+        agent: TaskId,
+    },
+    /// Let every process of the tree go on.
+    ContinueTree {
+        /// Whose.
+        agent: TaskId,
+    },
     /// Kill the whole tree; answer with `Exited` once it is empty.
     Kill {
         /// Whose.

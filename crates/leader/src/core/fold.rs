@@ -92,6 +92,8 @@ impl FoldedRun {
                 self.stopping = Some(reason);
                 true
             }
+            // What stood still had not ended: where agents stand is the same.
+            Record::RunPaused {} | Record::RunContinued {} => true,
             Record::RunEnded {} => {
                 self.ended = true;
                 true
@@ -202,6 +204,8 @@ fn take_record(agent: &mut FoldedAgent, record: Record) -> bool {
         }
         Record::RunStarted { .. }
         | Record::RunStopping { .. }
+        | Record::RunPaused {}
+        | Record::RunContinued {}
         | Record::RunEnded {}
         | Record::Created { .. } => return false,
     };

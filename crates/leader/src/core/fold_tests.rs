@@ -164,6 +164,8 @@ fn every_record_comes_back_from_its_line() {
                 agent: task(1),
                 confinement: serde_json::json!({"rung": "pidns", "gaps": []}),
             },
+            Input::Pause,
+            Input::Continue,
             Input::Initialized { agent: task(1) },
             Input::Asked { agent: task(1) },
             Input::Resume { agent: task(1) },
@@ -221,7 +223,9 @@ fn every_record_comes_back_from_its_line() {
         "agent.unkillable",
         "agent.waiting",
         "notice.done",
+        "run.continued",
         "run.ended",
+        "run.paused",
         "run.started",
         "run.stopping",
     ];

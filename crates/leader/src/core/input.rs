@@ -258,6 +258,11 @@ pub enum Input {
     },
     /// The time that [`crate::core::supervisor::Supervisor::next_timer`] named has come.
     TimerDue,
+    /// The leader is about to be stopped by its terminal: every tree stands still from now on. The
+    /// driver's clock, whose times come with the inputs, does so too.
+    Pause,
+    /// The leader goes on, and its trees with it.
+    Continue,
     /// No agent may be created any more, and all are stopped.
     StopAll {
         /// `leader_stopped` or `conversation_closed`.

@@ -86,6 +86,12 @@ pub enum Record {
         /// Why.
         reason: StopReason,
     },
+    /// Its leader is stopped by its terminal, and all trees and clocks with it.
+    #[serde(rename = "run.paused")]
+    RunPaused {},
+    /// It goes on, and all trees and clocks with it.
+    #[serde(rename = "run.continued")]
+    RunContinued {},
     /// No agent is left, or the log of a dead leader was folded.
     #[serde(rename = "run.ended")]
     RunEnded {},
@@ -239,6 +245,8 @@ impl Record {
             | Record::Ended { .. }
             | Record::NoticeDone { .. } => Durability::Synced,
             Record::RunStopping { .. }
+            | Record::RunPaused {}
+            | Record::RunContinued {}
             | Record::Created { .. }
             | Record::Queued { .. }
             | Record::Confined { .. }
@@ -256,7 +264,11 @@ impl Record {
     /// Whom it is about; none for the run's own records.
     pub fn agent(&self) -> Option<&AgentTag> {
         match self {
-            Record::RunStarted { .. } | Record::RunStopping { .. } | Record::RunEnded {} => None,
+            Record::RunStarted { .. }
+            | Record::RunStopping { .. }
+            | Record::RunPaused {}
+            | Record::RunContinued {}
+            | Record::RunEnded {} => None,
             Record::Created { agent, .. }
             | Record::Queued { agent, .. }
             | Record::Starting { agent }

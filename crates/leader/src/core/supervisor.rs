@@ -7,6 +7,7 @@
 mod calls;
 mod inputs;
 mod life;
+mod pause;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
@@ -91,6 +92,8 @@ pub struct Supervisor {
     /// Agents that have not ended.
     active: BTreeSet<usize>,
     closing: Option<Closing>,
+    /// Whether all trees stand still with the leader.
+    paused: bool,
 }
 
 /// How far the end of a conversation is.
@@ -114,6 +117,7 @@ impl Supervisor {
             timers: BTreeSet::new(),
             active: BTreeSet::new(),
             closing: None,
+            paused: false,
         }
     }
 

@@ -67,6 +67,12 @@ impl Agents {
         self.held.get(agent).and_then(|held| held.child.as_ref())
     }
 
+    /// The jails of all live trees, for looks at their state.
+    pub(super) fn jail_pids(&self) -> Vec<u32> {
+        let children = self.held.values().filter_map(|held| held.child.as_ref());
+        children.map(ChildHandle::pid).collect()
+    }
+
     pub(super) fn remove(&mut self, agent: &TaskId) -> Option<Held> {
         self.held.remove(agent)
     }

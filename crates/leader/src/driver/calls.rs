@@ -18,6 +18,7 @@ use crate::driver::request::{AgentPlace, CreateOrderRequest, Origin, Request, St
 use crate::driver::state::{CALLER, State};
 use crate::driver::tickets::Call;
 use crate::driver::work::Work;
+use crate::os::trees;
 
 /// The largest number that a person's create gets by itself.
 const PERSON_NUMBER_MAX: u32 = 100_000;
@@ -78,6 +79,21 @@ impl State {
             } => {
                 self.ending.waiting.push(reply);
                 self.stop_all(reason, how(mode));
+            }
+            Request::Pause { reply } => {
+                self.clock.stand_still();
+                self.inputs.push_back(Input::Pause);
+                let jails = self.agents.jail_pids();
+                tokio::spawn(async move {
+                    trees::until_still(&jails).await;
+                    // Whoever does not wait any more need not be told.
+                    reply.send(()).ok();
+                });
+            }
+            Request::Continue { reply } => {
+                self.clock.go_on();
+                self.inputs.push_back(Input::Continue);
+                reply.send(()).ok();
             }
             Request::Close => self.ending.close = true,
         }

@@ -16,6 +16,8 @@ pub(super) fn is_urgent(effect: &Effect) -> bool {
         Effect::SendStop { .. }
         | Effect::SendDeadline { .. }
         | Effect::Term { .. }
+        | Effect::PauseTree { .. }
+        | Effect::ContinueTree { .. }
         | Effect::Kill { .. }
         | Effect::Inspect { .. }
         | Effect::Ignored { .. } => true,

@@ -30,6 +30,8 @@ pub(super) struct EventLog {
     /// Records whose way to the disk is waited for.
     waiting: VecDeque<(u64, Written)>,
     failure: Option<String>,
+    /// Whether nobody has asked for the failure yet.
+    failure_is_news: bool,
 }
 
 impl fmt::Debug for EventLog {
@@ -73,6 +75,7 @@ impl EventLog {
             durable: 0,
             waiting: VecDeque::new(),
             failure: None,
+            failure_is_news: false,
         })
     }
 
@@ -129,12 +132,20 @@ impl EventLog {
     }
 
     fn failed(&mut self, error: &LogError) {
-        tracing::error!(%error, "the event log can't be written");
         let words = match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         };
-        self.failure.get_or_insert(words);
+        if self.failure.is_none() {
+            tracing::error!("the event log can't be written: {words}; all agents are stopped");
+            self.failure_is_news = true;
+            self.failure = Some(words);
+        }
+    }
+
+    /// Whether a first record was lost since the last call.
+    pub(super) fn has_just_failed(&mut self) -> bool {
+        std::mem::take(&mut self.failure_is_news)
     }
 
     /// Why records are lost, once one was.

@@ -145,6 +145,18 @@ impl Handle {
         drop(stopped);
     }
 
+    /// Lets every tree stand still, and all clocks with them; returns when they do, or after
+    /// [`STILL_MS_MAX`](crate::os::trees::STILL_MS_MAX).
+    pub async fn pause(&self) {
+        // A driver that is gone has no trees.
+        drop(self.ask(|reply| Request::Pause { reply }).await);
+    }
+
+    /// Lets trees and clocks go on after [`Handle::pause`].
+    pub async fn go_on(&self) {
+        drop(self.ask(|reply| Request::Continue { reply }).await);
+    }
+
     /// Stops every agent and ends the driver; returns when both are done.
     pub async fn close(&self, reason: StopReason, mode: StopMode) {
         self.stop_all(reason, mode).await;

@@ -25,6 +25,7 @@ use crate::os::clock;
 use crate::os::identity;
 use crate::os::process::{ChildEnd, ChildHandle, WaitStatus, adopt};
 use crate::os::spawn::{SpawnOrder, spawn};
+use crate::os::trees;
 use crate::store::results::{Collected, FinalWord};
 use crate::store::worker_log::WorkerLog;
 
@@ -196,6 +197,15 @@ impl State {
         }
     }
 
+    /// Stops a tree where it is, or lets it go on; its jail passes that on to everything in it.
+    pub(super) fn signal(&self, agent: &TaskId, signal: Signal) {
+        if let Some(child) = self.agents.child(agent)
+            && let Err(error) = child.signal(signal)
+        {
+            tracing::warn!(%agent, %signal, %error, "a tree could not be told");
+        }
+    }
+
     pub(super) fn kill(&self, agent: &TaskId) {
         if let Some(child) = self.agents.child(agent)
             && let Err(error) = child.kill()
@@ -209,7 +219,7 @@ impl State {
         let Some(held) = self.agents.get(&agent) else {
             return;
         };
-        let survivors = identity::survivors(&held.pids);
+        let survivors = identity::survivors(&trees::with_all_below(&held.pids));
         self.inputs.push_back(Input::Survivors { agent, survivors });
     }
 

@@ -130,6 +130,10 @@ pub(crate) enum Request {
         mode: StopMode,
         reply: Reply<()>,
     },
+    /// Let every tree and its clock stand still; answered when they do.
+    Pause { reply: Reply<()> },
+    /// Let them go on.
+    Continue { reply: Reply<()> },
     /// End the driver, once every agent has ended.
     Close,
 }

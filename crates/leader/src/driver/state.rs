@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use confine::signal::Signal;
 use protocol::ids::TaskId;
 use protocol::status::StopReason;
 use tokio::sync::{mpsc, watch};
@@ -79,8 +80,11 @@ impl State {
         let mut handles_left = true;
         while !self.is_over() {
             let timer = match self.core.next_timer() {
-                Some(due_ms) => tokio::time::Instant::from_std(self.clock.instant_of(due_ms)),
-                None => tokio::time::Instant::now() + NO_TIMER,
+                // While the clock stands still nothing comes due.
+                Some(due_ms) if !self.clock.stands_still() => {
+                    tokio::time::Instant::from_std(self.clock.instant_of(due_ms))
+                }
+                Some(_) | None => tokio::time::Instant::now() + NO_TIMER,
             };
             tokio::select! {
                 request = sources.requests.recv(), if handles_left => match request {
@@ -98,6 +102,12 @@ impl State {
                 () = tokio::time::sleep_until(timer) => self.inputs.push_back(Input::TimerDue),
             }
             self.settle().await;
+            if self.log.has_just_failed() {
+                // What happens from here on would be forgotten in a crash, so nothing more is to
+                // happen: what the agents have done so far is kept in their own files.
+                self.stop_all(StopReason::LeaderStopped, StopHow::Graceful);
+                self.settle().await;
+            }
         }
         self.log.close().await;
         // Whoever waits for the end looks at the value or finds the sender gone.
@@ -167,6 +177,8 @@ impl State {
                 paused,
             } => self.send_deadline(&agent, remaining_ms, paused),
             Effect::Term { agent } => self.term(&agent),
+            Effect::PauseTree { agent } => self.signal(&agent, Signal::SIGTSTP),
+            Effect::ContinueTree { agent } => self.signal(&agent, Signal::SIGCONT),
             Effect::Kill { agent } => self.kill(&agent),
             Effect::Inspect { agent } => self.inspect(agent),
             Effect::Ignored { agent, what } => {
@@ -207,6 +219,8 @@ impl State {
             | Effect::SendStop { .. }
             | Effect::SendDeadline { .. }
             | Effect::Term { .. }
+            | Effect::PauseTree { .. }
+            | Effect::ContinueTree { .. }
             | Effect::Kill { .. }
             | Effect::Inspect { .. }
             | Effect::Ignored { .. }) => self.urgent(urgent),

@@ -7,6 +7,7 @@ pub mod demo;
 pub mod doctor;
 pub mod entry;
 pub mod interrupt;
+pub mod job_control;
 pub mod logging;
 pub mod look;
 pub mod run;

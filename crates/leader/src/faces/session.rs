@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::driver::{Driver, DriverConfig, Handle, StopMode};
 use crate::faces::interrupt::Interrupts;
+use crate::faces::job_control::JobControl;
 use crate::faces::serve::ControlSocket;
 use crate::faces::serve::methods::Conversation;
 use crate::faces::surroundings::Surroundings;
@@ -36,6 +37,7 @@ pub struct Session {
     handle: Handle,
     driver: JoinHandle<()>,
     socket: io::Result<ControlSocket>,
+    job_control: JobControl,
 }
 
 impl Session {
@@ -55,6 +57,7 @@ impl Session {
         let conversation = Conversation::new(handle.clone(), order.settings);
         let socket = ControlSocket::open(handle.run_dir(), conversation);
         Ok(Session {
+            job_control: JobControl::mind(&handle),
             handle,
             driver,
             socket,
@@ -79,6 +82,7 @@ impl Session {
             handle,
             driver,
             socket,
+            job_control,
         } = self;
         let ending = async {
             tokio::select! {
@@ -99,6 +103,8 @@ impl Session {
         {
             tracing::warn!(%error, "the control socket's file could not be removed");
         }
+        // It holds a handle, which must not outlive the conversation.
+        drop(job_control);
         if let Err(error) = driver.await {
             tracing::error!(%error, "the driver did not end in order");
         }

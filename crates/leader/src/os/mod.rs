@@ -3,10 +3,12 @@
 pub mod clock;
 pub mod files;
 pub mod identity;
+pub mod job_control;
 pub mod process;
 pub mod programs;
 pub mod rung;
 pub mod spawn;
+pub mod trees;
 pub mod version;
 
 mod child_output;

@@ -641,6 +641,11 @@ fn samples() -> Vec<(Record, &'static str)> {
             },
             "all agents are being stopped",
         ),
+        (
+            Record::RunPaused {},
+            "the leader, its trees and their clocks stand still",
+        ),
+        (Record::RunContinued {}, "they go on"),
         (Record::RunEnded {}, "no agent is left"),
     ]
 }

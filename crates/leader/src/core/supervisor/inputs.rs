@@ -41,6 +41,8 @@ impl Supervisor {
             }
             Input::GiveUp { ticket } => drop(self.waits.take(ticket)),
             Input::TimerDue => self.timer_due(now_ms, effects),
+            Input::Pause => self.pause(now_ms, effects),
+            Input::Continue => self.go_on(now_ms, effects),
             Input::StopAll { reason, how } => self.stop_all(now_ms, reason, how, effects),
             of_agent => self.take_of_agent(now_ms, of_agent, effects),
         }
@@ -120,7 +122,9 @@ impl Supervisor {
                 });
             }
             Input::Survivors { agent, survivors } => {
-                self.with(&agent, |it, index| it.survived(index, survivors, effects));
+                self.with(&agent, |it, index| {
+                    it.survived(now_ms, index, survivors, effects);
+                });
             }
             Input::NoticeTaken { agent } => self.with(&agent, |it, index| {
                 if it.outbox.taken(index) {
@@ -133,6 +137,8 @@ impl Supervisor {
             | Input::Wait { .. }
             | Input::GiveUp { .. }
             | Input::TimerDue
+            | Input::Pause
+            | Input::Continue
             | Input::StopAll { .. } => {}
         }
     }
@@ -165,6 +171,7 @@ impl Supervisor {
             Occasion::logged(record),
             effects,
         );
+        self.pause_newcomer(index, effects);
     }
 
     fn spawn_failed(
@@ -298,7 +305,13 @@ impl Supervisor {
         self.advance(now_ms, index, Event::Exited(exit), occasion, effects);
     }
 
-    fn survived(&mut self, index: usize, survivors: Survivors, effects: &mut Vec<Effect>) {
+    fn survived(
+        &mut self,
+        now_ms: u64,
+        index: usize,
+        survivors: Survivors,
+        effects: &mut Vec<Effect>,
+    ) {
         let agent = self.roster.get_mut(index);
         let stuck = matches!(agent.state, State::Stopping(stopping) if stopping.unkillable);
         // Looked at again each second; only what is new is told.
@@ -308,6 +321,7 @@ impl Supervisor {
                 agent: agent.tag(),
                 survivors: Some(survivors),
             }));
+            self.answer_unkillable(now_ms, index, effects);
         }
     }
 

@@ -352,10 +352,8 @@ impl Supervisor {
                 } else {
                     Occasion::default()
                 };
+                // Whoever waits is answered once it is known who is left.
                 self.advance(now_ms, index, Event::Unkillable, occasion, effects);
-                if first {
-                    self.answer_unkillable(now_ms, index, effects);
-                }
             }
         }
     }

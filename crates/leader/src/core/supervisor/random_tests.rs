@@ -300,7 +300,9 @@ impl Round {
                 };
                 Input::TimerDue
             }
-            35..=49 => {
+            35 if self.random.chance(50) => Input::Pause,
+            35 => Input::Continue,
+            36..=49 => {
                 let agent = self.any_agent();
                 self.nonsense(agent)
             }
@@ -351,6 +353,8 @@ impl Round {
             Effect::SendStop { agent, .. }
             | Effect::SendDeadline { agent, .. }
             | Effect::Term { agent }
+            | Effect::PauseTree { agent }
+            | Effect::ContinueTree { agent }
             | Effect::Kill { agent }
             | Effect::Inspect { agent }
             | Effect::GoOn { agent } => {

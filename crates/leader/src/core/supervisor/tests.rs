@@ -152,6 +152,8 @@ fn names(effects: &[Effect]) -> Vec<String> {
                 ..
             } => format!("deadline {remaining_ms} {paused}"),
             Effect::Term { .. } => "term".to_owned(),
+            Effect::PauseTree { .. } => "pause".to_owned(),
+            Effect::ContinueTree { .. } => "continue".to_owned(),
             Effect::Kill { .. } => "kill".to_owned(),
             Effect::Inspect { .. } => "inspect".to_owned(),
             Effect::GoOn { .. } => "go on".to_owned(),
@@ -408,12 +410,7 @@ fn the_ladder_climbs_on_time_and_an_unkillable_agent_is_told_and_tried_again() {
     let unkillable = format!("answer {} refused timed_out", ticket.0);
     assert_eq!(
         names(&story.timer(8_000)),
-        [
-            "log agent.unkillable",
-            "kill",
-            "inspect",
-            unkillable.as_str()
-        ]
+        ["log agent.unkillable", "kill", "inspect"]
     );
     let survivors = Survivors {
         pids: vec![17],
@@ -423,7 +420,17 @@ fn the_ladder_climbs_on_time_and_an_unkillable_agent_is_told_and_tried_again() {
         agent: task(1),
         survivors,
     };
-    assert_eq!(names(&story.take(seen.clone())), ["log agent.unkillable"]);
+    // Whoever waits for the end is told who is left, and what that waits on.
+    let effects = story.take(seen.clone());
+    assert_eq!(
+        names(&effects),
+        ["log agent.unkillable", unkillable.as_str()]
+    );
+    assert!(
+        refused(&effects)
+            .message
+            .contains("pids 17, waiting on nfs_wait")
+    );
     assert_eq!(names(&story.timer(9_000)), ["kill", "inspect"]);
     assert_eq!(names(&story.take(seen)), Vec::<String>::new());
     assert_eq!(story.it.slots_used(), 1, "the slot is kept");
@@ -449,6 +456,48 @@ fn the_ladder_climbs_on_time_and_an_unkillable_agent_is_told_and_tried_again() {
         ]
     );
     assert_eq!(story.it.slots_used(), 0);
+}
+
+#[test]
+fn trees_stand_still_with_their_leader_and_are_told_what_is_left() {
+    let mut story = Story::new(config(Admission::Reject));
+    story.start(1, Mode::Background);
+    story.now_ms = 101_000;
+    // The second one is being started when the leader is stopped.
+    story.create(order(2, Mode::Background));
+    assert_eq!(
+        names(&story.take(Input::Pause)),
+        ["log run.paused", "deadline 500000 true", "pause"]
+    );
+    assert_eq!(names(&story.take(Input::Pause)), Vec::<String>::new());
+    assert_eq!(names(&story.spawned(2)), ["log agent.running", "pause"]);
+    // The clock that the times come from has stood still meanwhile.
+    assert_eq!(
+        names(&story.take(Input::Continue)),
+        [
+            "log run.continued",
+            "deadline 500000 false",
+            "continue",
+            "continue"
+        ]
+    );
+    assert_eq!(names(&story.take(Input::Continue)), Vec::<String>::new());
+    // An agent that waits goes on to wait.
+    story.take(Input::Asked { agent: task(1) });
+    story.take(Input::Pause);
+    assert_eq!(
+        names(&story.take(Input::Continue)),
+        [
+            "log run.continued",
+            "deadline 500000 true",
+            "continue",
+            "continue"
+        ]
+    );
+    // One that has ended is left alone.
+    story.crashed(2);
+    story.crashed(1);
+    assert_eq!(names(&story.take(Input::Pause)), ["log run.paused"]);
 }
 
 #[test]
