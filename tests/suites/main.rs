@@ -10,6 +10,7 @@ mod crash;
 mod faults;
 mod inputs;
 mod kept_commands;
+mod ladder;
 mod language;
 mod looping;
 mod peers;

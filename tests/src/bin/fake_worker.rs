@@ -96,6 +96,7 @@ impl Fake {
                 self.say(channel::PROGRESS, progress("waits for ever"))?;
                 hang()
             }
+            "flood" => self.flood(),
             "junk" => self.junk(),
             "chatty" => self.chatty(),
             "half a result" => self.torn("{\"agent_id\":1,"),
@@ -243,6 +244,17 @@ impl Fake {
         drop((stdout, stderr));
         self.write_result(true, "said a lot and did it")?;
         Ok(0)
+    }
+
+    /// Prints as fast as it can on both outputs, without an end.
+    fn flood(&self) -> io::Result<u8> {
+        self.initialize()?;
+        let line = format!("{}\n", "flood ".repeat(1024));
+        let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr().lock());
+        loop {
+            stdout.write_all(line.as_bytes())?;
+            stderr.write_all(line.as_bytes())?;
+        }
     }
 
     /// Links in circles, to the root, and to nowhere, among the deliverables.
