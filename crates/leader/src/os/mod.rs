@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod files;
+pub mod growth;
 pub mod identity;
 pub mod job_control;
 pub mod process;

@@ -22,7 +22,8 @@ pub const CLAIM_FORMAT: u32 = 1;
 const GATE_FILE: &str = "gate.lock";
 /// How often the gate is tried before giving up.
 const GATE_TRIES_MAX: u32 = 500;
-/// Between two tries of the gate, in milliseconds.
+/// Between two tries of the gate, in milliseconds. The kernel tells nobody that a lock is free;
+/// its blocking call has no time limit and so could hang for ever with a leader that is stopped.
 const GATE_PAUSE_MS: u64 = 10;
 /// A claim as large as this is no claim.
 const CLAIM_BYTES_MAX: u64 = 1024 * 1024;

@@ -1,5 +1,7 @@
 //! The commands that look and act from another terminal.
 
+use std::io::Write;
+
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -103,6 +105,35 @@ fn a_wait_returns_with_the_end_or_the_clock() {
         followed.stdout.starts_with("agent half way\n"),
         "{followed:?}"
     );
+}
+
+#[test]
+fn steps_are_followed_as_they_are_made() {
+    let place = Place::new(WORKS);
+    let running = at_work(&place);
+    let shown = place.path("shown");
+    let mut follower = place
+        .leader(&["logs", "-f", "1"])
+        .stdout(std::fs::File::create(&shown).unwrap())
+        .spawn()
+        .unwrap();
+    let shows = |wanted: &str| (std::fs::read_to_string(&shown).unwrap() == wanted).then_some(());
+    until("the first step", || shows("agent half way\n"));
+    let journal = place
+        .workspace()
+        .join("sub_agent_results/agent_1/.subagent/journal.jsonl");
+    let lines = std::fs::read_to_string(&journal).unwrap();
+    let step = lines.lines().last().unwrap().replace("half way", "further");
+    let mut journal = std::fs::File::options().append(true).open(journal).unwrap();
+    // A line may come in two pieces.
+    let (head, tail) = step.split_at(10);
+    journal.write_all(head.as_bytes()).unwrap();
+    journal.write_all(format!("{tail}\n").as_bytes()).unwrap();
+    until("the second", || shows("agent half way\nagent further\n"));
+    place.run(&["kill", "1"]);
+    running.end();
+    let status = until("the follower's end", || follower.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! `leader logs N`: the steps of an agent, from its journal; with `-f` as they are made.
 
+use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit;
-use protocol::result::AgentStatus;
-use protocol::socket::STEPS_DEFAULT;
-use protocol::status::Status;
-use protocol::tool::leader::GET_SUB_AGENT_STATUS;
+use protocol::job::AGENT_DIR;
+use protocol::socket::{STEPS_DEFAULT, WAIT};
 use serde_json::json;
 
 use crate::cli::LogsArgs;
@@ -17,10 +15,8 @@ use crate::faces::console::Console;
 use crate::faces::look::overview::{Meant, meant};
 use crate::faces::steps::{Step, Steps, open_journal, read_steps};
 use crate::faces::surroundings::Surroundings;
+use crate::os::growth::Growth;
 use crate::render::steps::step_text;
-
-/// Between two looks at a journal that grows. A person reads it; nothing waits for it.
-const FOLLOW_MS: u64 = 250;
 
 /// Prints them.
 ///
@@ -32,38 +28,90 @@ pub async fn logs(
     console: &mut Console<'_>,
 ) -> Result<u8, ToolError> {
     let meant = meant(&surroundings.workspace, &args.agent).await?;
-    let mut follower = match args.follow && meant.is_live {
-        true => Client::connect(&meant.run.path).ok(),
-        false => None,
-    };
-    let mut next = 0;
-    let mut printed = 0;
-    loop {
-        // Asked before the journal is read: an agent that has ended by now writes no more.
-        let goes_on = match &mut follower {
-            Some(client) => is_alive(client, &meant.agent).await,
-            None => false,
-        };
-        loop {
-            let steps = read(&meant, next)?;
-            next = steps.next;
-            printed += steps.steps.len();
-            for step in &steps.steps {
-                print(step, args.json, console)?;
-            }
-            if !steps.more || console.out_is_closed() {
-                break;
-            }
-        }
-        if !goes_on || console.out_is_closed() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(FOLLOW_MS)).await;
+    let mut reader = Reader::of(&meant);
+    if args.follow && meant.is_live {
+        follow(&mut reader, args.json, console).await?;
     }
-    if printed == 0 && !args.json {
+    // An agent that has ended writes no more: this finds the last of its steps.
+    reader.print_new(args.json, console)?;
+    if reader.printed == 0 && !args.json {
         console.say("no steps in its journal (yet, or a later run has replaced it)\n");
     }
     Ok(exit::SUCCESS)
+}
+
+/// Prints steps as they are made, until the agent has ended or nobody reads them.
+async fn follow(
+    reader: &mut Reader<'_>,
+    as_json: bool,
+    console: &mut Console<'_>,
+) -> Result<(), ToolError> {
+    let dir = Path::new(&reader.meant.agent.deliverables_dir).join(AGENT_DIR);
+    let mut ended = std::pin::pin!(end_of(reader.meant));
+    loop {
+        // Set before the look, so that what is written during it is a change.
+        let growth = Growth::watch(&reader.meant.workspace, &dir)
+            .map_err(|error| not_watched(&dir, &error))?;
+        reader.print_new(as_json, console)?;
+        if console.out_is_closed() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = &mut ended => return Ok(()),
+            changed = growth.changed() => changed.map_err(|error| not_watched(&dir, &error))?,
+        }
+    }
+}
+
+fn not_watched(dir: &Path, error: &io::Error) -> ToolError {
+    ToolError::new(
+        ErrorCode::Io,
+        format!("`{}` could not be watched: {error}", dir.display()),
+    )
+    .hint(
+        "`leader logs` without `-f` shows what is there; the system's bounds are \
+         `fs.inotify.max_user_instances` and `fs.inotify.max_user_watches`",
+    )
+}
+
+/// Waits until the agent may write no more: it has ended, or its leader has, and it with it.
+async fn end_of(meant: &Meant) {
+    let params = json!({"agents": [meant.agent.task_id]});
+    if let Ok(mut client) = Client::connect(&meant.run.path) {
+        client.call_patiently(WAIT, params).await.ok();
+    }
+}
+
+/// Reads a journal on from where it stopped.
+struct Reader<'a> {
+    meant: &'a Meant,
+    next: u64,
+    printed: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn of(meant: &'a Meant) -> Self {
+        Reader {
+            meant,
+            next: 0,
+            printed: 0,
+        }
+    }
+
+    /// Prints every step that was not there before.
+    fn print_new(&mut self, as_json: bool, console: &mut Console<'_>) -> Result<(), ToolError> {
+        loop {
+            let steps = read(self.meant, self.next)?;
+            self.next = steps.next;
+            self.printed += steps.steps.len();
+            for step in &steps.steps {
+                print(step, as_json, console)?;
+            }
+            if !steps.more || console.out_is_closed() {
+                return Ok(());
+            }
+        }
+    }
 }
 
 fn read(meant: &Meant, after: u64) -> Result<Steps, ToolError> {
@@ -97,15 +145,4 @@ fn print(step: &Step, as_json: bool, console: &mut Console<'_>) -> Result<(), To
         false => step_text(step, console.look().out),
     };
     console.print(&text)
-}
-
-/// Whether the agent may still write. A leader that does not answer has ended, and its agents
-/// with it.
-async fn is_alive(client: &mut Client, agent: &AgentStatus) -> bool {
-    let params = json!({"agent": agent.task_id});
-    let Ok(answer) = client.call(GET_SUB_AGENT_STATUS, params).await else {
-        return false;
-    };
-    serde_json::from_value::<Status>(answer["agents"][0]["status"].clone())
-        .is_ok_and(|status| !status.is_end())
 }

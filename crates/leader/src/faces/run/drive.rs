@@ -18,7 +18,8 @@ use crate::faces::serve::methods::event_value;
 use crate::os::terminal;
 use crate::render::line::live_line;
 
-/// Between two drawings of the live line.
+/// Between two drawings of the live line, in milliseconds. It shows time that passes, so a clock
+/// draws it; nothing is decided by it.
 const LIVE_MS: u64 = 250;
 
 /// What a run came to.
