@@ -45,7 +45,7 @@ pub const WORKER_TABLE: &[(u8, &str)] = &[
     (SIGTERM, "after SIGTERM, conversation saved"),
 ];
 
-/// The codes of `leader run`.
+/// The codes of `leader`.
 pub const LEADER_TABLE: &[(u8, &str)] = &[
     (SUCCESS, "all succeeded"),
     (FAILURE, "some failed, were terminated or interrupted"),
@@ -59,6 +59,16 @@ pub const LEADER_TABLE: &[(u8, &str)] = &[
     (SIGHUP, "after SIGHUP"),
     (SIGINT, "after SIGINT"),
     (SIGTERM, "after SIGTERM"),
+];
+
+/// The codes of the jail when its program never ran.
+pub const JAIL_TABLE: &[(u8, &str)] = &[
+    (
+        NEVER_STARTED,
+        "a step of the jail failed; the program never ran",
+    ),
+    (NOT_EXECUTABLE, "the program could not be executed"),
+    (NOT_FOUND, "the program was not found"),
 ];
 
 /// The worker's code for how its run ended.

@@ -145,6 +145,62 @@ fn the_channels_document_names_every_method_and_exit_code() {
     }
 }
 
+/// Set it to write docs/exit-codes.md anew.
+const UPDATE_EXIT_CODES: &str = "UPDATE_EXIT_CODES_DOC";
+
+const EXIT_CODES_INTRODUCTION: &str = "\
+# Exit codes
+
+This page is generated from `crates/protocol/src/exit.rs` by the test `docs` of that crate; run it
+with `UPDATE_EXIT_CODES_DOC=1` to write the page anew.
+";
+
+/// The whole page, made of the tables that the executables print in their help.
+fn exit_codes_document() -> String {
+    let parts = [
+        (
+            "`leader`",
+            "The worst end of a run decides. It is never 0 while an agent is alive, or ended in \
+             anything but success.",
+            exit::LEADER_TABLE,
+        ),
+        (
+            "`worker`",
+            "Death by a signal has no code of its own; the leader records the signal.",
+            exit::WORKER_TABLE,
+        ),
+        (
+            "`jail`",
+            "Otherwise the jail ends as its program did: with its code, or by its signal.",
+            exit::JAIL_TABLE,
+        ),
+    ];
+    let mut page = EXIT_CODES_INTRODUCTION.to_owned();
+    for (program, rule, table) in parts {
+        page.push_str(&format!(
+            "\n## {program}\n\n{rule}\n\n| code | means |\n|---|---|\n"
+        ));
+        for (code, meaning) in table {
+            page.push_str(&format!("| {code} | {meaning} |\n"));
+        }
+    }
+    page
+}
+
+#[test]
+fn the_exit_codes_document_is_made_of_the_tables() {
+    let wanted = exit_codes_document();
+    if std::env::var_os(UPDATE_EXIT_CODES).is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exit-codes.md");
+        std::fs::write(path, &wanted).unwrap();
+    }
+    assert_eq!(
+        document("exit-codes.md"),
+        wanted,
+        "docs/exit-codes.md is not what the tables say; run this test with {UPDATE_EXIT_CODES}=1"
+    );
+}
+
 #[test]
 fn the_sockets_document_names_every_method_and_its_calls_are_accepted() {
     let text = document("socket.md");
