@@ -22,12 +22,20 @@ use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use crate::core::input::Evidence;
-use crate::os::files::Kind;
+use crate::os::files::{Dir, Kind};
 use crate::store::agent_dir::AgentDir;
 use crate::store::deliverables;
 
 /// A result file that could not be read is kept under this name.
 pub const BAD_CONVERSATION_FILE: &str = "conversations.bad.json";
+/// Worker and leader write the file under a name that begins and ends like this, the worker's with
+/// a dot before it, until it is whole; what stands there after the end was never finished.
+const UNFINISHED_PREFIX: &str = "conversations.json.";
+/// The end of such a name.
+const UNFINISHED_SUFFIX: &str = ".tmp";
+/// Names of the run's own folder that are looked at for unfinished ones. A worker leaves one at a
+/// kill; more entries than this were put there by something else, and are not ours to sort.
+const SWEPT_ENTRIES_MAX: usize = 10_000;
 /// A report as the leader takes it from a file; the whole stays in the file.
 const SUMMARY_BYTES_MAX: usize = 32 * 1024;
 
@@ -240,6 +248,7 @@ pub struct FinalWord {
 /// When the file can't be written.
 pub fn conclude(dir: &mut AgentDir, job: &JobSpec, word: &FinalWord) -> io::Result<()> {
     dir.refresh();
+    sweep_unfinished(&dir.own);
     let written = read_capped(dir, CONVERSATION_FILE);
     let parsed = written
         .as_ref()
@@ -262,6 +271,25 @@ pub fn conclude(dir: &mut AgentDir, job: &JobSpec, word: &FinalWord) -> io::Resu
     let file = finished(parsed, folded_journal(dir, &job.task_id), job, word);
     let bytes = serde_json::to_vec(&file)?;
     dir.own.replace_file(Path::new(CONVERSATION_FILE), &bytes)
+}
+
+/// Removes what a killed worker or leader had begun to write. Nothing depends on it, so that what can't be
+/// removed stays.
+fn sweep_unfinished(own: &Dir) {
+    let Ok(entries) = std::fs::read_dir(own.path()) else {
+        return;
+    };
+    for entry in entries.take(SWEPT_ENTRIES_MAX).filter_map(Result::ok) {
+        let name = entry.file_name();
+        let unfinished = name
+            .to_str()
+            .map(|name| name.strip_prefix('.').unwrap_or(name))
+            .and_then(|name| name.strip_prefix(UNFINISHED_PREFIX))
+            .is_some_and(|rest| rest.ends_with(UNFINISHED_SUFFIX));
+        if unfinished && let Err(error) = own.remove_file(Path::new(&name)) {
+            tracing::debug!(name = %name.display(), %error, "an unfinished file stays");
+        }
+    }
 }
 
 /// Joins what is known: the longer of file and journal, the outcome of either, and the end.

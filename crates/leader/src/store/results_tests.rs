@@ -259,3 +259,36 @@ fn what_can_not_be_read_is_kept_beside_a_valid_file() {
     let names = fs::read_dir(case.own("")).unwrap().count();
     assert_eq!(names, 5, "three start files, the bad and the good one");
 }
+
+#[test]
+fn what_was_begun_to_be_written_at_a_kill_is_removed() {
+    let mut case = Case::new();
+    case.write(&case.file(Status::Running, None));
+    for begun in [
+        ".conversations.json.aB3dEf.tmp",
+        "conversations.json.71.tmp",
+    ] {
+        fs::write(case.own(begun), "{\"form").unwrap();
+    }
+    // Names that only look alike belong to somebody else, and a folder is no file of ours.
+    fs::write(case.own(".conversations.json.tmp.txt"), "").unwrap();
+    fs::create_dir(case.own(".conversations.json.dir.tmp")).unwrap();
+    let word = word(Status::Failed, Some(StopReason::WorkerCrashed));
+    conclude(&mut case.dir, &case.job, &word).unwrap();
+    let mut names: Vec<String> = fs::read_dir(case.own(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            ".conversations.json.dir.tmp",
+            ".conversations.json.tmp.txt",
+            "conversations.json",
+            "job.json",
+            "system_prompt.md",
+            "task.md",
+        ]
+    );
+}

@@ -29,7 +29,7 @@ pub async fn serve(
     let settings = surroundings.settings(flags, console)?;
     // Creates may name a model of their own, so this is worth a word and no more.
     if let Err(error) = choose_model(&settings, &surroundings.variables) {
-        console.warn(&format!("{} {}", error.message, error.hint));
+        console.warn(&format!("{}: {}", error.message, error.hint));
     }
     let mut interrupts = Interrupts::listen().map_err(|error| {
         ToolError::new(ErrorCode::Io, format!("signals can't be caught: {error}"))
