@@ -7,7 +7,9 @@
 
 mod commands;
 mod crash;
+mod documents;
 mod faults;
+mod foreign;
 mod inputs;
 mod kept_commands;
 mod ladder;
