@@ -232,6 +232,18 @@ fn within(command: &str, timeout_seconds: u64) -> Value {
 /// The start of a command whose processes hold the pipe `alive` of the workspace.
 const HOLD: &str = "exec 9>alive; echo >&9; ";
 
+/// The same with the pipe `aliveN`: with one pipe for several commands in a row the moment in
+/// which nobody holds it would be too short to be seen.
+fn hold(number: usize) -> String {
+    format!("exec 9>alive{number}; echo >&9; ")
+}
+
+/// The pipes for it.
+fn pipes(place: &Place, count: usize) -> Vec<Alive> {
+    let path = |number| place.workspace().join(format!("alive{number}"));
+    (0..count).map(|number| Alive::new(&path(number))).collect()
+}
+
 /// A command that ends once the test has made the file `go` in the workspace.
 fn waits_for_go() -> Value {
     runs("while ! [ -e go ]; do sleep 0.02; done")
@@ -385,10 +397,16 @@ fn a_time_out_ends_the_whole_pipeline_and_what_it_leaves_disturbs_nothing() {
 #[test]
 fn one_that_ignores_the_polite_signal_is_killed_and_that_is_told() {
     each(everywhere(), |way, user| {
-        let deaf = format!("{HOLD}trap '' TERM INT HUP; echo up; sleep 400; sleep 400");
+        let deaf = format!(
+            "{}trap '' TERM INT HUP; echo up; sleep 400; sleep 400",
+            hold(0)
+        );
         // The shell obeys, and what it runs does not.
-        let half = format!("{HOLD}(trap '' TERM; while :; do sleep 1; done) & echo up; sleep 400");
-        let stopped = format!("{HOLD}echo up; kill -STOP $$");
+        let half = format!(
+            "{}(trap '' TERM; while :; do sleep 1; done) & echo up; sleep 400",
+            hold(1)
+        );
+        let stopped = format!("{}echo up; kill -STOP $$", hold(2));
         let place = place(&[
             within(&deaf, 1),
             within(&half, 1),
@@ -396,9 +414,9 @@ fn one_that_ignores_the_polite_signal_is_killed_and_that_is_told() {
             waits_for_go(),
             finishes(true),
         ]);
-        let mut alive = Alive::new(&place.path("ws/alive"));
+        let pipes = pipes(&place, 3);
         let mut running = Place::start(&mut worker(&place, way, user));
-        for _ in 0..3 {
+        for mut alive in pipes {
             alive.wait_for_holder();
             alive.wait_for_nobody();
         }
@@ -428,13 +446,14 @@ fn whatever_escaped_from_its_group_ends_with_the_command_and_the_agent_goes_on()
     each(holding(), |way, user| {
         let mut replies: Vec<Value> = escapees
             .iter()
-            .map(|command| runs(&format!("{HOLD}{command}")))
+            .enumerate()
+            .map(|(number, command)| runs(&format!("{}{command}", hold(number))))
             .collect();
         replies.extend([waits_for_go(), finishes(true)]);
         let place = place(&replies);
-        let mut alive = Alive::new(&place.path("ws/alive"));
+        let pipes = pipes(&place, escapees.len());
         let mut running = Place::start(&mut worker(&place, way, user));
-        for _ in 0..escapees.len() {
+        for mut alive in pipes {
             alive.wait_for_holder();
             alive.wait_for_nobody();
         }
@@ -448,22 +467,28 @@ fn whatever_escaped_from_its_group_ends_with_the_command_and_the_agent_goes_on()
 }
 
 #[test]
-fn a_stop_and_the_deadline_end_a_command_with_all_that_escaped_from_it_at_once() {
+fn however_a_worker_ends_its_command_ends_at_once_with_all_that_escaped_from_it() {
     let stuck = format!(
         "{HOLD}trap '' TERM; setsid sh -c \"trap '' TERM; sleep 400\" >/dev/null 2>&1 & sleep 400"
     );
+    let ends = [
+        (Some(Signal::SIGTERM), 60, Some(143)),
+        (Some(Signal::SIGKILL), 60, None),
+        // Its deadline.
+        (None, 2, Some(124)),
+    ];
     each(holding(), |way, user| {
-        for (seconds, code) in [(60, 143), (2, 124)] {
+        for (signal, seconds, code) in ends {
             let place = place(&[runs(&stuck)]);
             let mut alive = Alive::new(&place.path("ws/alive"));
             let mut command = worker(&place, way, user);
             command.arg(format!("--timeout-seconds={seconds}"));
             let mut running = Place::start(&mut command);
             alive.wait_for_holder();
-            if code == 143 {
-                running.signal(Signal::SIGTERM);
+            if let Some(signal) = signal {
+                running.signal(signal);
             }
-            assert_eq!(running.end().code(), Some(code), "{way:?} {user:?}");
+            assert_eq!(running.end().code(), code, "{way:?} {user:?}");
             alive.wait_for_nobody();
         }
     });
