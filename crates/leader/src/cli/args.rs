@@ -208,6 +208,11 @@ pub struct ServeArgs {
     /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
     #[arg(verbatim_doc_comment, long, value_name = "FILE")]
     pub worker_bin: Option<PathBuf>,
+
+    /// End as after SIGTERM once stdin is closed. For a leader that must not outlive whoever
+    /// started it.
+    #[arg(long, hide = true)]
+    pub while_stdin: bool,
 }
 
 /// `leader ps`.
@@ -329,6 +334,13 @@ pub struct ConfigArgs {
 /// `leader doctor`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct DoctorArgs {
+    /// Kill agents and a leader whose processes try to escape, and count what survives
+    ///
+    /// On each rung that this machine offers; takes a few seconds, leaves nothing behind, and
+    /// needs no model. Default: off, only look.
+    #[arg(verbatim_doc_comment, long)]
+    pub prove: bool,
+
     /// Print a JSON object
     ///
     /// Default: off, text for people.

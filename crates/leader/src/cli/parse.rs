@@ -99,9 +99,12 @@ fn wait_footer() -> String {
 
 fn doctor_footer() -> String {
     format!(
-        "Exit codes:\n  {:>3}  agents can run\n  {:>3}  something keeps them from running\n  \
+        "Exit codes:\n  {:>3}  agents can run; with --prove, nothing survived\n  \
+         {:>3}  with --prove, something survived\n  \
+         {:>3}  something keeps agents from running\n  \
          {:>3}  less confinement than `confinement.require` asks for",
         exit::SUCCESS,
+        exit::FAILURE,
         exit::LEADER_ENVIRONMENT,
         exit::CONFINEMENT_REFUSED
     )

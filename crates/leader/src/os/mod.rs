@@ -9,6 +9,7 @@ pub mod process;
 pub mod programs;
 pub mod rung;
 pub mod spawn;
+pub mod stdin;
 pub mod trees;
 pub mod version;
 

@@ -5,6 +5,7 @@ pub mod agents;
 pub mod confinement;
 pub mod doctor;
 pub mod line;
+pub mod proof;
 pub mod result;
 pub mod steps;
 pub mod style;

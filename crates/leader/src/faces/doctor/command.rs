@@ -5,14 +5,15 @@ use protocol::error::ToolError;
 use crate::cli::DoctorArgs;
 use crate::faces::console::Console;
 use crate::faces::doctor::look::look;
+use crate::faces::doctor::prove::command::prove;
 use crate::faces::surroundings::Surroundings;
 use crate::os::programs::Programs;
 use crate::render::doctor::report_text;
 
-/// Tells whether agents can run here, and how they are held.
+/// Tells whether agents can run here, and how they are held; or proves it.
 ///
 /// # Errors
-/// When stdout can't be written.
+/// When stdout can't be written, or a proof can't be carried out.
 pub async fn doctor(
     args: &DoctorArgs,
     surroundings: &Surroundings,
@@ -23,6 +24,9 @@ pub async fn doctor(
         &surroundings.workspace,
         |name| surroundings.variables.lookup(name),
     );
+    if args.prove {
+        return prove(args, surroundings, &programs, console).await;
+    }
     let report = look(surroundings, &programs).await;
     let text = match args.json {
         true => format!("{}\n", report.to_json()),

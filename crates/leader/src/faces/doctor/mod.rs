@@ -3,4 +3,5 @@
 
 pub mod command;
 pub mod look;
+pub mod prove;
 pub mod report;

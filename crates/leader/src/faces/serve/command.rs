@@ -14,6 +14,7 @@ use crate::faces::console::Console;
 use crate::faces::interrupt::{Interrupt, Interrupts};
 use crate::faces::session::{Session, SessionOrder};
 use crate::faces::surroundings::{Surroundings, flags};
+use crate::os::stdin;
 use crate::settings::choose_model;
 
 /// Serves until `shutdown` is called or a signal asks for the end.
@@ -44,7 +45,17 @@ pub async fn serve(
         Ok(socket) => {
             let text = started_text(session.handle().conversation(), socket.path(), args.json);
             match console.print(&text) {
-                Ok(()) => Ok(until_the_end(session.handle(), &mut interrupts, console).await),
+                Ok(()) => {
+                    let handle = session.handle();
+                    tokio::select! {
+                        end = until_the_end(handle, &mut interrupts, console) => Ok(end),
+                        // The close below kills what still runs: nobody is left to wait.
+                        () = stdin::closed(), if args.while_stdin => {
+                            handle.stop_all(StopReason::LeaderStopped, StopMode::Force).await;
+                            Ok(None)
+                        }
+                    }
+                }
                 Err(error) => Err(error),
             }
         }

@@ -1,0 +1,229 @@
+//! Carries the proof out, rung by rung.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use confine::probe::Probe;
+use confine::report::{KillReach, Rung};
+use protocol::error::{ErrorCode, ToolError};
+use protocol::exit;
+
+use crate::cli::DoctorArgs;
+use crate::driver::StartError;
+use crate::faces::console::{Console, code_of};
+use crate::faces::doctor::prove::proof::{Emptied, Ending, Proof, Round, RungProof};
+use crate::faces::doctor::prove::stage::{Stage, StageOrder};
+use crate::faces::doctor::prove::trees::{ESCAPES_PER_AGENT, Trees};
+use crate::faces::interrupt::{Interrupt, Interrupts};
+use crate::faces::surroundings::Surroundings;
+use crate::os::programs::{Programs, SpawnProblem};
+use crate::os::rung::{self, Wanted, shortfall};
+use crate::render::proof::proof_text;
+
+/// The agent that is terminated.
+const TERMINATED: u32 = 1;
+/// The agents whose leader is killed.
+const ORPHANED: [u32; 3] = [2, 3, 4];
+/// How long all processes may take until they are up.
+const UP_MS_MAX: u64 = 15_000;
+/// How long after a kill a process counts as a survivor.
+const GONE_MS_MAX: u64 = 3_000;
+/// After so long no further rung is begun, so that the whole stays below ten seconds.
+const BEGIN_MS_MAX: u64 = 5_000;
+
+/// Shows on this machine that nothing outlives an agent or its leader.
+///
+/// # Errors
+/// When the machine is not fit, or the required confinement can't be had.
+pub async fn prove(
+    args: &DoctorArgs,
+    surroundings: &Surroundings,
+    programs: &Programs,
+    console: &mut Console<'_>,
+) -> Result<u8, ToolError> {
+    let settings = surroundings.settings(Vec::new(), console)?;
+    let wanted = Wanted::of(&settings);
+    let spawn = |problem: SpawnProblem| {
+        ToolError::new(ErrorCode::SpawnFailed, problem.to_string()).hint(problem.hint())
+    };
+    programs.check().map_err(spawn)?;
+    let mut interrupts = Interrupts::listen().map_err(|error| {
+        ToolError::new(ErrorCode::Io, format!("signals can't be caught: {error}"))
+    })?;
+    let begin = Instant::now();
+    let mut proof = Proof {
+        rungs: Vec::new(),
+        took: Duration::ZERO,
+    };
+    for highest in rungs_to_prove(programs, &wanted).await? {
+        let late = begin.elapsed() > Duration::from_millis(BEGIN_MS_MAX);
+        if late && !proof.rungs.is_empty() {
+            break;
+        }
+        console.live(&format!("killing agents on {highest} …"));
+        let order = StageOrder {
+            programs,
+            variables: &surroundings.variables,
+            wanted: &wanted,
+            highest,
+            agents: 1 + ORPHANED.len(),
+        };
+        match prove_rung(&order, &mut interrupts).await? {
+            Outcome::Shown(shown) => proof.rungs.push(shown),
+            Outcome::Interrupted(interrupt) => return Ok(interrupt.exit_code()),
+        }
+    }
+    console.clear_live();
+    proof.took = begin.elapsed();
+    let text = match args.json {
+        true => format!("{}\n", proof.to_json()),
+        false => proof_text(&proof, console.look().out),
+    };
+    console.print(&text)?;
+    Ok(match proof.survivors() {
+        0 => exit::SUCCESS,
+        _ => exit::FAILURE,
+    })
+}
+
+/// The rung in force, then each lower one that promises to hold what escapes.
+async fn rungs_to_prove(programs: &Programs, wanted: &Wanted) -> Result<Vec<Rung>, ToolError> {
+    let in_force = look(programs, wanted).await?;
+    if let Some(short) = shortfall(wanted.require, &in_force) {
+        return Err(StartError::Confinement(Box::new(short)).to_tool_error());
+    }
+    let in_force = in_force.confinement.rung;
+    let mut rungs = vec![in_force];
+    for lower in Rung::ALL.into_iter().rev() {
+        if lower >= in_force || lower == Rung::Group {
+            continue;
+        }
+        let wanted = Wanted {
+            highest: lower,
+            ..wanted.clone()
+        };
+        let found = look(programs, &wanted).await?.confinement;
+        if found.rung == lower && found.kill != KillReach::Group {
+            rungs.push(lower);
+        }
+    }
+    Ok(rungs)
+}
+
+async fn look(programs: &Programs, wanted: &Wanted) -> Result<Probe, ToolError> {
+    let (jail, wanted) = (programs.jail.clone(), wanted.clone());
+    let looked = tokio::task::spawn_blocking(move || rung::find(&jail, &wanted)).await;
+    looked
+        .map_err(|error| ToolError::new(ErrorCode::Internal, error.to_string()))?
+        .map_err(|error| StartError::Probe(error).to_tool_error())
+}
+
+/// What became of one rung's proof.
+enum Outcome {
+    Shown(RungProof),
+    Interrupted(Interrupt),
+}
+
+/// Sets the stage, and clears it again whatever happens on it.
+async fn prove_rung(
+    order: &StageOrder<'_>,
+    interrupts: &mut Interrupts,
+) -> Result<Outcome, ToolError> {
+    let mut stage = Stage::open(order).await?;
+    let outcome = tokio::select! {
+        shown = show(&mut stage) => shown.map(Outcome::Shown),
+        interrupt = interrupts.next() => Ok(Outcome::Interrupted(interrupt)),
+    };
+    let ended = stage.end().await;
+    let outcome = outcome?;
+    ended?;
+    Ok(outcome)
+}
+
+/// Terminates one agent, then kills the leader of the others.
+async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
+    let folder = stage.folder();
+    let mut one = trees(&folder, &[TERMINATED])?;
+    let mut others = trees(&folder, &ORPHANED)?;
+    for agent in [TERMINATED].into_iter().chain(ORPHANED) {
+        stage.create(agent).await?;
+    }
+    let budget = Duration::from_millis(UP_MS_MAX);
+    let end = Instant::now() + budget;
+    let mut missing = 0;
+    for group in [&mut one, &mut others] {
+        let left = end.saturating_duration_since(Instant::now());
+        missing += blocking(group, move |trees| trees.wait_up(left)).await?;
+    }
+    if missing > 0 {
+        return Err(ToolError::new(
+            ErrorCode::TimedOut,
+            format!(
+                "{missing} of {} escaping processes were not up within {} s",
+                one.processes() + others.processes(),
+                budget.as_secs()
+            ),
+        )
+        .hint("they need `sh`, `setsid`, `timeout`, `sleep` and `date` on the PATH"));
+    }
+    let confinement = stage.confinement(TERMINATED).await?;
+    let terminated = terminate(stage, &mut one).await?;
+    let since = Instant::now();
+    stage.kill()?;
+    let killed = watch(&mut others, since).await?;
+    Ok(RungProof {
+        rung: confinement["rung"].as_str().unwrap_or("unknown").to_owned(),
+        confinement,
+        rounds: vec![
+            Round::new(Ending::Terminated, 1, ESCAPES_PER_AGENT, terminated),
+            Round::new(
+                Ending::LeaderKilled,
+                ORPHANED.len(),
+                others.processes(),
+                killed,
+            ),
+        ],
+    })
+}
+
+/// Watches the trees while the call that ends them is under way.
+async fn terminate(stage: &mut Stage, trees: &mut Trees) -> Result<Emptied, ToolError> {
+    let since = Instant::now();
+    let (emptied, ended) = tokio::join!(watch(trees, since), stage.terminate(TERMINATED));
+    ended?;
+    emptied
+}
+
+async fn watch(trees: &mut Trees, since: Instant) -> Result<Emptied, ToolError> {
+    let budget = Duration::from_millis(GONE_MS_MAX);
+    blocking(trees, move |trees| trees.wait_gone(since, budget)).await
+}
+
+fn trees(folder: &Path, agents: &[u32]) -> Result<Trees, ToolError> {
+    Trees::new(folder, agents).map_err(|error| no_pipes(&error))
+}
+
+fn no_pipes(error: &std::io::Error) -> ToolError {
+    ToolError::new(
+        code_of(error),
+        format!("the pipes that tell of survivors can't be used: {error}"),
+    )
+    .hint("TMPDIR names a directory on a file system that has named pipes")
+}
+
+/// Looks at pipes in a thread of its own. They come back from it, also after an error.
+async fn blocking<T: Send + 'static>(
+    trees: &mut Trees,
+    look: impl FnOnce(&mut Trees) -> std::io::Result<T> + Send + 'static,
+) -> Result<T, ToolError> {
+    let mut lent = trees.lend();
+    let looked = tokio::task::spawn_blocking(move || {
+        let outcome = look(&mut lent);
+        (lent, outcome)
+    });
+    let (back, outcome) = looked
+        .await
+        .map_err(|error| ToolError::new(ErrorCode::Internal, error.to_string()))?;
+    *trees = back;
+    outcome.map_err(|error| no_pipes(&error))
+}

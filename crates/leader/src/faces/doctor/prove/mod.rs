@@ -1,0 +1,7 @@
+//! `leader doctor --prove`: on this very machine, a leader is killed and nothing of its agents'
+//! trees survives.
+
+pub mod command;
+pub mod proof;
+pub mod stage;
+pub mod trees;

@@ -1,0 +1,149 @@
+//! What a proof has shown.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// How the trees of a round were ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// One agent was terminated, with no grace.
+    Terminated,
+    /// The leader was killed with SIGKILL.
+    LeaderKilled,
+}
+
+/// What was left of some trees, and when they were empty.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Emptied {
+    /// Escaping processes that are still there.
+    pub survivors: usize,
+    /// From the kill to the end of the last one; none while there are survivors.
+    pub took: Option<Duration>,
+}
+
+/// One kill and what it left.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Round {
+    /// Which.
+    pub ending: Ending,
+    /// Agents whose trees it had to end.
+    pub agents: usize,
+    /// Escaping processes in these trees.
+    pub processes: usize,
+    /// Those that it left.
+    pub survivors: usize,
+    /// From the kill to the empty trees; none while there are survivors.
+    pub empty_ms: Option<f64>,
+}
+
+impl Round {
+    /// A round that ended like this.
+    pub fn new(ending: Ending, agents: usize, processes: usize, emptied: Emptied) -> Self {
+        Round {
+            ending,
+            agents,
+            processes,
+            survivors: emptied.survivors,
+            // Microseconds are as fine as a look at a pipe is.
+            empty_ms: emptied.took.map(|took| took.as_micros() as f64 / 1_000.0),
+        }
+    }
+}
+
+/// What was shown on one rung.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RungProof {
+    /// The rung that stood.
+    pub rung: String,
+    /// All that was enforced on the agents.
+    pub confinement: Value,
+    /// The kills.
+    pub rounds: Vec<Round>,
+}
+
+/// Everything that was shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proof {
+    /// By rung, the one in force first.
+    pub rungs: Vec<RungProof>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Proof {
+    /// Processes that outlived their kill, on all rungs.
+    pub fn survivors(&self) -> usize {
+        let rounds = self.rungs.iter().flat_map(|rung| &rung.rounds);
+        rounds.map(|round| round.survivors).sum()
+    }
+
+    /// The proof for programs.
+    pub fn to_json(&self) -> Value {
+        let mut value = Map::new();
+        value.insert("success".to_owned(), json!(self.survivors() == 0));
+        value.insert("survivors".to_owned(), json!(self.survivors()));
+        value.insert("rungs".to_owned(), json!(self.rungs));
+        value.insert(
+            "seconds".to_owned(),
+            json!(self.took.as_millis() as f64 / 1_000.0),
+        );
+        Value::Object(value)
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn sample_proof(survivors: usize) -> Proof {
+    let took = (survivors == 0).then(|| Duration::from_micros(2_140));
+    let emptied = Emptied { survivors, took };
+    let none = Emptied {
+        survivors: 0,
+        took: Some(Duration::from_millis(5)),
+    };
+    Proof {
+        rungs: vec![RungProof {
+            rung: "pidns".to_owned(),
+            confinement: json!({"rung": "pidns", "kill": "complete", "gaps": ["a gap"]}),
+            rounds: vec![
+                Round::new(Ending::Terminated, 1, 4, none),
+                Round::new(Ending::LeaderKilled, 3, 12, emptied),
+            ],
+        }],
+        took: Duration::from_millis(1_234),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_get_every_figure_and_success_only_without_survivors() {
+        assert_eq!(
+            sample_proof(0).to_json(),
+            json!({
+                "success": true,
+                "survivors": 0,
+                "rungs": [{
+                    "rung": "pidns",
+                    "confinement": {"rung": "pidns", "kill": "complete", "gaps": ["a gap"]},
+                    "rounds": [
+                        {"ending": "terminated", "agents": 1, "processes": 4, "survivors": 0,
+                         "empty_ms": 5.0},
+                        {"ending": "leader_killed", "agents": 3, "processes": 12, "survivors": 0,
+                         "empty_ms": 2.14},
+                    ],
+                }],
+                "seconds": 1.234,
+            })
+        );
+        let failed = sample_proof(2).to_json();
+        assert_eq!(
+            (&failed["success"], &failed["survivors"]),
+            (&json!(false), &json!(2))
+        );
+        assert_eq!(failed["rungs"][0]["rounds"][1]["empty_ms"], Value::Null);
+    }
+}
