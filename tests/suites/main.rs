@@ -7,6 +7,7 @@
 
 mod commands;
 mod crash;
+mod doctor;
 mod documents;
 mod faults;
 mod foreign;
