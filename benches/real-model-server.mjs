@@ -10,11 +10,23 @@ const [modelPath, port, slots] = [process.argv[2], Number(process.argv[3]), Numb
 const llama = await getLlama({ gpu: false, build: "never", logLevel: "error" });
 const model = await llama.loadModel({ modelPath });
 const context = await model.createContext({ sequences: slots, contextSize: 8192, threads: 2 });
-const free = Array.from({ length: slots }, () => context.getSequence());
+const free = Array.from({ length: slots }, () => ({ sequence: context.getSequence(), seen: "" }));
 const waiting = [];
 const grammars = new Map();
 
-const takeSlot = () => (free.length ? Promise.resolve(free.pop()) : new Promise((go) => waiting.push(go)));
+// A slot remembers what it has read; the one that shares most with a prompt has least to read anew.
+function shared(left, right) {
+  let length = 0;
+  while (length < left.length && left[length] === right[length]) length += 1;
+  return length;
+}
+
+function takeSlot(text) {
+  if (!free.length) return new Promise((go) => waiting.push(go));
+  free.sort((one, other) => shared(one.seen, text) - shared(other.seen, text));
+  return Promise.resolve(free.pop());
+}
+
 const giveSlot = (slot) => (waiting.length ? waiting.shift()(slot) : free.push(slot));
 
 // The conversation in the model's own markup; a call is one bare JSON object, which is what this
@@ -76,11 +88,12 @@ function asCall(text, tools) {
 }
 
 async function answer(body, signal) {
-  const slot = await takeSlot();
+  const text = prompt(body);
+  const slot = await takeSlot(text);
   try {
-    await slot.clearHistory();
-    const completion = new LlamaCompletion({ contextSequence: slot });
-    const tokens = model.tokenize(prompt(body), true);
+    slot.seen = text;
+    const completion = new LlamaCompletion({ contextSequence: slot.sequence });
+    const tokens = model.tokenize(text, true);
     const grammar = body.tools?.length && body.tool_choice === "required" ? await grammarFor(body.tools) : undefined;
     const { response, metadata } = await completion.generateCompletionWithMeta(tokens, {
       maxTokens: body.max_tokens ?? 600, temperature: body.temperature ?? 0.7, seed: body.seed, grammar, signal,
