@@ -87,6 +87,7 @@ provider = "openai"
 base_url = "{options.base_url}"
 model = "real-small"
 max_output_tokens = 400
+timeouts = {{ first_byte_seconds = 900 }}   # a loaded machine reads slowly
 body = {{ temperature = 0, tool_choice = "required", parallel_tool_calls = false }}
 """)
         env = {"PATH": os.environ["PATH"], "HOME": str(home)}
