@@ -246,3 +246,37 @@ fn files_keep_to_the_aim_of_four_hundred_lines() {
     let known: Vec<String> = LONG_FILES.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(long, known);
 }
+
+#[test]
+fn every_test_that_the_specification_names_is_there() {
+    let text = fs::read_to_string(root().join("SPECIFICATION.md")).unwrap();
+    let suites: String = sources("tests/suites")
+        .iter()
+        .map(|file| {
+            let module = file.file_stem().unwrap().to_string_lossy().into_owned();
+            let code = fs::read_to_string(file).unwrap();
+            code.lines()
+                .filter_map(|line| line.trim().strip_prefix("fn "))
+                .filter_map(|line| line.split('(').next())
+                .map(|name| format!("suites::{module}::{name}\n"))
+                .collect::<String>()
+        })
+        .collect();
+    let mut seen = 0;
+    for name in text
+        .split('`')
+        .filter(|name| name.starts_with("suites::") && *name != "suites::module::test")
+    {
+        let whole = name.matches("::").count() > 1;
+        let found = suites.lines().any(|line| {
+            if whole {
+                line == name
+            } else {
+                line.starts_with(&format!("{name}::"))
+            }
+        });
+        assert!(found, "SPECIFICATION.md names `{name}`, which is not there");
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
+}
