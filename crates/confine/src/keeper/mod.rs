@@ -7,6 +7,7 @@
 //! the same lines as a jail writes; its hang-up kills the command.
 
 mod client;
+mod clock;
 mod server;
 mod spec;
 
