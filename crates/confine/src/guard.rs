@@ -8,9 +8,11 @@ use nix::sys::signal::Signal;
 
 use crate::cgroup::Cgroup;
 use crate::descriptors::{Channel, Lines};
+use crate::group;
 use crate::init::{linger_ms, pass_to_program};
 use crate::inside::{JailEnd, Message, Next};
 use crate::jail::{Boundary, Plan};
+use crate::limits;
 use crate::policy::{JailKind, JailPolicy};
 use crate::report::{EndReason, JailLine, Outcome, Started, Step};
 use crate::signal::{self, PidFd};
@@ -124,7 +126,7 @@ pub(crate) struct Running {
     cause: Option<EndReason>,
     /// Whether SIGTERM was passed on.
     asked_to_end: bool,
-    /// Whether something still ran below a subreaper after the program and its time to linger.
+    /// Whether something still ran after the program and its time to linger.
     left_behind: bool,
     /// The end of the process below, where it was reaped among others.
     reaped: Option<Verdict>,
@@ -285,22 +287,27 @@ impl Running {
         best_effort(self.below.send(Signal::SIGKILL));
     }
 
-    /// Gives what a command's program left running below a subreaper its time to end by itself. In
-    /// a namespace its init has done so, and what left a group can't be seen.
+    /// Gives what a command's program left running its time to end by itself. In a namespace its
+    /// init has done so.
     fn linger(&mut self, policy: &JailPolicy, channel: &Channel, signals: &SignalPipe) {
-        if self.boundary != Boundary::Subreaper || self.cause.is_some() {
+        if matches!(self.boundary, Boundary::Namespaces(_)) || self.cause.is_some() {
             return;
         }
         let linger_ms = linger_ms(policy, self.asked_to_end);
         let until = Instant::now() + Duration::from_millis(linger_ms);
-        while walk::reap(self.below.pid(), &mut self.reaped) == Left::Something {
+        while self.left() == Left::Something {
             self.left_behind = true;
             let left = until.saturating_duration_since(Instant::now());
             let sources = [
                 Source::readable(Event::Signal, signals.as_fd()),
                 Source::hang_up(Event::LeaderGone, channel.watch()),
             ];
-            let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
+            // The end of what is no child of this process makes no sound, so it is looked for.
+            let pause = match self.boundary {
+                Boundary::Group => left.min(Duration::from_millis(limits::GROUP_LOOK_MS)),
+                Boundary::Subreaper | Boundary::Namespaces(_) => left,
+            };
+            let timeout = PollTimeout::try_from(pause + Duration::from_millis(1));
             match watch::wait(&sources, timeout.unwrap_or(PollTimeout::MAX)) {
                 _ if left.is_zero() => return,
                 Ok(events) if events.contains(&Event::LeaderGone) => return,
@@ -309,6 +316,15 @@ impl Running {
             }
         }
         self.left_behind = false;
+    }
+
+    /// What the process below has left, as far as the boundary lets it be seen.
+    fn left(&mut self) -> Left {
+        match self.boundary {
+            Boundary::Namespaces(_) => Left::Nothing,
+            Boundary::Subreaper => walk::reap(self.below.pid(), &mut self.reaped),
+            Boundary::Group => group::left(self.below.pid()),
+        }
     }
 
     /// Ends what the end of the process below has not ended.

@@ -36,6 +36,7 @@ mod cgroup;
 mod confinement;
 mod descriptors;
 mod exit_file;
+mod group;
 mod guard;
 mod init;
 mod inside;

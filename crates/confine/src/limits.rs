@@ -62,6 +62,8 @@ pub const WALK_PROCESSES_MAX: usize = 512;
 pub const WALK_PAUSE_MIN_MS: u16 = 1;
 /// Longest pause in milliseconds between two walks.
 pub const WALK_PAUSE_MAX_MS: u16 = 1_000;
+/// How often the members of a group that is to end by itself are looked for, in milliseconds.
+pub const GROUP_LOOK_MS: u64 = 20;
 
 /// Commands that one keeper runs at once.
 pub const COMMANDS_MAX: usize = 64;
