@@ -360,11 +360,9 @@ fn a_command_that_kills_its_parent_hurts_its_worker_only_where_nothing_holds_it(
         let answer = serve.call("wait_sub_agents", json!({"timeout_seconds": 60}));
         let agent = &answer["agents"][0];
         assert_eq!(agent["deliverables_files"], json!(["part.txt"]), "{answer}");
-        if rung == "group" {
-            assert_eq!(agent["status"], "failed", "{answer}");
-            assert!(answer.to_string().contains("SIGKILL"), "{answer}");
-        } else {
-            assert_eq!(agent["status"], "completed", "{setting:?} {answer}");
+        assert_eq!(agent["status"], "completed", "{setting:?} {answer}");
+        // On the lowest rung it has killed the jail that held it, and itself with that.
+        if rung != "group" {
             assert!(scene.told()[0].contains("unharmed\n"), "{setting:?}");
         }
         // Others go on in any case.
