@@ -1,151 +1,186 @@
-//! `kill -9` of workers and leaders at any point: nothing is left, nothing is torn.
+//! `kill -9` of workers and leaders at any point: nothing is left, nothing is torn, and each agent
+//! has one end. `MUSTER_KILLS` asks for more of them than an ordinary run makes.
 
-use std::time::Duration;
+use std::io::Write;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
-use system_tests::{Liveness, Serve, Turn, Workspace, run, until};
+use system_tests::{Random, Serve, Times, Turn, Workspace, process, rounds, run, until};
 
-/// Kills of each kind in an ordinary run; `MUSTER_KILLS` asks for more.
-fn rounds() -> u32 {
-    std::env::var("MUSTER_KILLS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(12)
-}
+const UP: Duration = Duration::from_secs(30);
+/// Numbers of agents that one conversation of a test uses; it has 99.
+const AGENTS_PER_CONVERSATION: u32 = 90;
 
-/// A small generator of delays, so that a run can be repeated from its printed seed.
-struct Delays(u64);
-
-impl Delays {
-    fn next_ms(&mut self, most: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most
-    }
-}
-
-fn busy_turns() -> Vec<Turn> {
-    (0..40)
-        .map(|n| {
-            if n % 4 == 3 {
-                Turn::command("echo work; sleep 0.05")
-            } else {
-                Turn::call(
-                    "write_file",
-                    json!({"file_path": format!("w{n}.txt"), "content": "x".repeat(n * 50)}),
-                )
-                .late(5)
-            }
-        })
+fn busy_turns(first: Option<Turn>) -> Vec<Turn> {
+    let work = (0..40).map(|n| {
+        if n % 4 == 3 {
+            Turn::command("echo work; sleep 0.05")
+        } else {
+            Turn::call(
+                "write_file",
+                json!({"file_path": format!("w{n}.txt"), "content": "x".repeat(n * 50)}),
+            )
+            .late(5)
+        }
+    });
+    first
+        .into_iter()
+        .chain(work)
         .chain([Turn::finish(
             "wrote a good number of files and ran some commands",
         )])
         .collect()
 }
 
-fn assert_truthful(workspace: &Workspace, answer: &Value, dir: &str) {
-    let status = answer["status"].as_str().unwrap_or_default();
-    assert!(["failed", "completed"].contains(&status), "{answer}");
-    assert_eq!(answer["success"], status == "completed", "{answer}");
-    let path = workspace.join(format!("{dir}/.subagent/conversations.json"));
-    if path.exists() {
-        let file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        assert_eq!(file["status"], status, "{file}");
-        assert!(file["completed_at"].is_string(), "{file}");
+/// The conversation of an agent, if it has come to one, is whole and says what the leader says.
+fn assert_truthful(workspace: &Workspace, agent: &Value, told: &str) {
+    let dir = agent["deliverables_dir"].as_str().unwrap();
+    if !workspace
+        .join(dir)
+        .join(".subagent/conversations.json")
+        .exists()
+    {
+        return;
     }
+    let file = workspace.conversation(dir);
+    assert_eq!(file["status"], agent["status"], "{told}: {file}");
+    assert!(file["completed_at"].is_string(), "{told}: {file}");
+}
+
+/// The log of a run is whole, and each agent that it knows has one end in it.
+fn assert_one_end_each(workspace: &Workspace, conversation: &str, told: &str) {
+    let log = workspace.read(&format!(".muster/runs/{conversation}/events.jsonl"));
+    let records: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{told}: {e}: {line}")))
+        .collect();
+    let numbers: Vec<u64> = records.iter().map(|r| r["seq"].as_u64().unwrap()).collect();
+    assert_eq!(
+        numbers,
+        (1..=records.len() as u64).collect::<Vec<_>>(),
+        "{told}"
+    );
+    let of = |event: &str| {
+        let mut tasks: Vec<&str> = records
+            .iter()
+            .filter(|record| record["event"] == event)
+            .map(|record| record["agent"]["task_id"].as_str().unwrap())
+            .collect();
+        tasks.sort_unstable();
+        tasks
+    };
+    assert_eq!(of("agent.created"), of("agent.ended"), "{told}: {log}");
 }
 
 #[test]
 fn a_worker_killed_at_any_point_leaves_a_truthful_end() {
-    let workspace = Workspace::scripted(&busy_turns());
-    let serve = Serve::start(&workspace);
     let seed = u64::from(std::process::id());
-    let mut delays = Delays(seed);
-    let mut client = serve.connect();
-    for round in 1..=rounds() {
-        let id = client.send(
-            "create_sub_agent",
-            json!({"agent_id": round, "summary": "is killed in its work", "task": "work"}),
-        );
-        let init = until(Duration::from_secs(20), || {
-            super::supervisor::descendants(serve.pid()).first().copied()
-        });
-        std::thread::sleep(Duration::from_millis(delays.next_ms(400)));
-        // The deepest process of the tree is the worker or a command of it; both are fair game.
-        let tree = super::supervisor::descendants(serve.pid());
-        let victim = tree.last().copied().or(init);
-        if let Some(pid) = victim {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).ok();
+    let mut random = Random::new(seed);
+    let mut left = rounds("MUSTER_KILLS", 12);
+    while left > 0 {
+        let count = left.min(AGENTS_PER_CONVERSATION);
+        left -= count;
+        let workspace = Workspace::scripted(&busy_turns(None));
+        let mut serve = Serve::start(&workspace);
+        let mut client = serve.connect();
+        for round in 1..=count {
+            let told = format!("seed {seed}, {left} and round {round}");
+            let id = client.send(
+                "create_sub_agent",
+                json!({"agent_id": round, "summary": "is killed in its work", "task": "work"}),
+            );
+            let tree = || process::descendants(serve.pid());
+            assert!(until(UP, || tree().first().copied()).is_some(), "{told}");
+            random.pause(Duration::from_millis(400));
+            // Jail, init, keeper, worker, a command of it: all are fair game.
+            let tree = tree();
+            let victim = usize::try_from(random.below(tree.len() as u64)).unwrap();
+            if let Some(pid) = tree.get(victim) {
+                kill(Pid::from_raw(*pid), Signal::SIGKILL).ok();
+            }
+            let answer = client.answer(id);
+            let status = answer["status"].as_str().unwrap_or_default();
+            assert!(
+                ["failed", "completed"].contains(&status),
+                "{told}: {answer}"
+            );
+            assert_eq!(answer["success"], status == "completed", "{told}: {answer}");
+            assert_truthful(&workspace, &answer, &told);
+            assert_eq!(process::descendants(serve.pid()), [0; 0], "{told}");
         }
-        let answer = client.answer(id);
-        let dir = format!("sub_agent_results/agent_{round}");
-        assert_truthful(&workspace, &answer, &dir);
+        client.call("shutdown", json!({}));
+        assert!(serve.wait(UP).is_some(), "seed {seed}");
+        assert_one_end_each(&workspace, &serve.conversation, &format!("seed {seed}"));
     }
-    let gone = until(Duration::from_secs(3), || {
-        super::supervisor::descendants(serve.pid())
-            .is_empty()
-            .then_some(())
-    });
-    assert!(gone.is_some(), "seed {seed}");
 }
 
 #[test]
 fn a_leader_killed_at_any_point_leaves_no_process_and_a_log_that_folds() {
     let seed = u64::from(std::process::id());
-    let mut delays = Delays(seed);
-    for round in 0..rounds() / 2 {
+    let mut random = Random::new(seed);
+    let mut times = Times::default();
+    for round in 0..rounds("MUSTER_KILLS", 10) {
+        let told = format!("seed {seed}, round {round}");
         let workspace = Workspace::new();
-        let mut alive = Liveness::new(&workspace.path(), "alive");
-        let hold = format!("{} sleep 300", alive.hold());
-        workspace.script("default", &[Turn::command(&hold)]);
+        let mut alive = workspace.liveness("alive");
+        let escapee = format!(
+            "{} setsid sh -c 'echo up >&9; exec sleep 300' &",
+            alive.hold()
+        );
+        let first = Turn::command(&format!("{escapee} sleep 0.1"));
+        let stays = Turn::command(&format!("{escapee} exec sleep 300"));
+        workspace.script("default", &busy_turns(Some(first)));
+        workspace.script("stays", &[stays]);
         workspace.configure("");
         let mut serve = Serve::start(&workspace);
         let mut client = serve.connect();
-        let agents = 3;
-        for n in 1..=agents {
+        for n in 1..=5 {
+            let model = if n == 5 { "stays" } else { "default" };
             client.send(
                 "create_sub_agent",
-                json!({"agent_id": n, "summary": "sleeps until it is ended", "task": "sleep",
-                       "run_in_background": true}),
+                json!({"agent_id": n, "summary": "works until it is ended", "task": "work",
+                       "run_in_background": true, "model_key": model}),
             );
         }
-        let up = alive.wait_up(if round % 2 == 0 { 3 } else { 1 }, Duration::from_secs(30));
-        assert!(up, "round {round}: the commands do not start");
-        std::thread::sleep(Duration::from_millis(delays.next_ms(50)));
+        // Half of them are struck in the middle of the work, the others at the beginning.
+        let in_work = round % 2 == 0;
+        if in_work {
+            assert!(alive.wait_up(6, UP), "{told}: the commands do not start");
+        }
+        random.pause(Duration::from_millis(300));
+        let struck = Instant::now();
         serve.kill();
         let gone = alive.wait_gone(Duration::from_secs(3));
-        assert!(
-            gone.is_some(),
-            "round {round}, seed {seed}: processes are left"
-        );
-        let ps = run(
-            workspace.command("leader").args(["ps", "--json"]),
-            Duration::from_secs(30),
-        );
-        assert_eq!(ps.code(), 0, "{ps:?}");
-        let told = ps.json();
-        let agents = told["runs"][0]["agents"].as_array().unwrap();
-        assert!(!agents.is_empty(), "{told}");
-        for agent in agents {
+        assert!(gone.is_some(), "{told}: processes are left");
+        if in_work {
+            times.add(struck.elapsed());
+        }
+        let ps = run(workspace.command("leader").args(["ps", "--json"]), UP);
+        assert_eq!(ps.code(), 0, "{told}: {ps:?}");
+        let found = ps.json();
+        for agent in found["runs"][0]["agents"].as_array().unwrap() {
             let status = agent["status"].as_str().unwrap();
             assert!(
-                ["interrupted", "terminated"].contains(&status),
-                "seed {seed}: {told}"
+                ["interrupted", "terminated", "completed"].contains(&status),
+                "{told}: {found}"
             );
-            let dir = agent["deliverables_dir"].as_str().unwrap();
-            let path = workspace.join(format!("{dir}/.subagent/conversations.json"));
-            if path.exists() {
-                assert_eq!(workspace.conversation(dir)["status"], status, "seed {seed}");
-            }
+            assert_truthful(&workspace, agent, &told);
         }
+        assert_one_end_each(&workspace, &serve.conversation, &told);
+        // Whatever was about to begin when the leader died has had its time to begin.
+        assert!(
+            alive.wait_gone(Duration::from_millis(200)).is_some(),
+            "{told}: a late one"
+        );
     }
+    let text = format!("leader killed, all gone: {}\n", times.summary());
+    std::io::stderr().write_all(text.as_bytes()).unwrap();
 }
 
 #[test]
 fn ctrl_c_stops_in_order_and_a_second_one_at_once() {
-    use nix::sys::signal::{Signal, kill};
     for (signal, code, twice) in [
         (Signal::SIGINT, 130, false),
         (Signal::SIGINT, 130, true),
@@ -153,7 +188,7 @@ fn ctrl_c_stops_in_order_and_a_second_one_at_once() {
         (Signal::SIGHUP, 129, false),
     ] {
         let workspace = Workspace::new();
-        let mut alive = Liveness::new(&workspace.path(), "alive");
+        let mut alive = workspace.liveness("alive");
         let hold = format!("{} sleep 300", alive.hold());
         workspace.script("default", &[Turn::command(&hold)]);
         workspace.configure("");
@@ -166,7 +201,7 @@ fn ctrl_c_stops_in_order_and_a_second_one_at_once() {
             .spawn()
             .unwrap();
         assert!(alive.wait_up(1, Duration::from_secs(30)));
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         kill(pid, signal).unwrap();
         if twice {
             std::thread::sleep(Duration::from_millis(200));

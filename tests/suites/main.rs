@@ -9,6 +9,7 @@ mod commands;
 mod crash;
 mod doctor;
 mod documents;
+mod endurance;
 mod faults;
 mod foreign;
 mod inputs;
