@@ -2,9 +2,10 @@
 //! are scripts.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use confine::report::Rung;
 use confine::signal::{PidFd, Signal};
@@ -25,6 +26,10 @@ use crate::settings::{CONFIG_VARIABLE, Variables};
 const START_MS_MAX: u64 = 10_000;
 /// How long it may take to end once it is no longer needed; it is killed then.
 const END_MS_MAX: u64 = 2_000;
+/// How long its workspace may take to be removed.
+const REMOVE_MS_MAX: u64 = 2_000;
+/// Between two tries to remove it.
+const REMOVE_PAUSE_MS: u64 = 5;
 /// The most that is read of its first line.
 const FIRST_LINE_BYTES_MAX: u64 = 64 * 1024;
 /// The folder in its workspace that holds scripts and pipes.
@@ -161,11 +166,27 @@ impl Stage {
             // gone already.
             self.child.kill().await.ok();
         }
-        let path = self.place.path().to_owned();
-        self.place.close().map_err(|error| {
-            let text = format!("`{}` could not be removed: {error}", path.display());
+        remove(self.place.path()).await.map_err(|error| {
+            let path = self.place.path().display();
+            let text = format!("`{path}` could not be removed: {error}");
             ToolError::new(code_of(&error), text)
         })
+    }
+}
+
+/// Removes a folder into which the jails of a dead leader may still write how their trees ended:
+/// what comes in between is removed by the next try.
+async fn remove(folder: &Path) -> std::io::Result<()> {
+    let begin = Instant::now();
+    loop {
+        match std::fs::remove_dir_all(folder) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound && !folder.exists() => return Ok(()),
+            Err(error) if begin.elapsed() > Duration::from_millis(REMOVE_MS_MAX) => {
+                return Err(error);
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(REMOVE_PAUSE_MS)).await,
+        }
     }
 }
 
