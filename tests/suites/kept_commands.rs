@@ -6,7 +6,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -50,6 +50,7 @@ const ALL: &[&str] = &["pidns", "subreaper", "group"];
 
 /// Does the same in every setting, side by side: most of the time goes into waiting.
 fn each(rungs: &[&'static str], test: impl Fn(Setting) + Sync) {
+    let _bin = Bin::hold();
     std::thread::scope(|scope| {
         for setting in settings(rungs) {
             let test = &test;
@@ -58,24 +59,47 @@ fn each(rungs: &[&'static str], test: impl Fn(Setting) + Sync) {
     });
 }
 
-/// The executables where every user can reach them, copied by another process: a file that this
-/// one has open for writing can't be executed by a child that another test forks meanwhile.
-static BIN: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let copied = Command::new("cp")
-        .args(["leader", "worker", "jail"].map(executable))
-        .arg(folder.path())
-        .status()
-        .unwrap();
-    assert!(copied.success());
-    let path = folder.path().to_path_buf();
-    (folder, path)
-});
+/// The executables where every user can reach them. They are there as long as a test holds them.
+struct Bin(tempfile::TempDir);
+
+impl Bin {
+    fn hold() -> Arc<Bin> {
+        // Shared by all tests of this process, the last of which takes the folder away; a static
+        // value would never be dropped.
+        static SHARED: Mutex<Weak<Bin>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let bin = Arc::new(Bin::make());
+            *shared = Arc::downgrade(&bin);
+            bin
+        })
+    }
+
+    fn make() -> Bin {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        // By another process: a file that this one has open for writing can't be executed by a
+        // child that another test forks meanwhile.
+        let script = "cp -l \"$@\" \"$0\" 2>/dev/null || cp \"$@\" \"$0\"";
+        let made = Command::new("sh")
+            .args(["-c", script])
+            .arg(folder.path())
+            .args(["leader", "worker", "jail"].map(executable))
+            .status()
+            .unwrap();
+        assert!(made.success());
+        Bin(folder)
+    }
+
+    fn leader(&self) -> PathBuf {
+        self.0.path().join("leader")
+    }
+}
 
 struct Scene {
     workspace: Workspace,
     user: User,
+    bin: Arc<Bin>,
 }
 
 impl Scene {
@@ -93,7 +117,11 @@ impl Scene {
         open(workspace.path().parent().unwrap(), 0o755);
         open(&workspace.path(), 0o777);
         open(&workspace.home(), 0o777);
-        Scene { workspace, user }
+        Scene {
+            workspace,
+            user,
+            bin: Bin::hold(),
+        }
     }
 
     /// A pipe that the user's processes may hold.
@@ -107,13 +135,13 @@ impl Scene {
     /// The leader as the user's command.
     fn leader(&self, arguments: &[&str]) -> Command {
         let mut command = match self.user {
-            User::Myself => Command::new(BIN.1.join("leader")),
+            User::Myself => Command::new(self.bin.leader()),
             User::Ordinary => {
                 let mut command = Command::new("setpriv");
                 command
                     .args(["--reuid", ORDINARY, "--regid", ORDINARY])
                     .args(["--clear-groups", "--"])
-                    .arg(BIN.1.join("leader"));
+                    .arg(self.bin.leader());
                 command
             }
         };

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use confine::policy::JailPolicy;
@@ -42,34 +42,51 @@ exec unshare -U -r /bin/sh -c '
 ' sh "${0%-without-namespaces}" "$@"
 "#;
 
-/// The executables where every user can reach them: the build directory may be private.
-static BIN: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    // By another process: a file that this one has open for writing can't be executed by a child
-    // that another test forks meanwhile.
-    let copied = Command::new("cp")
-        .arg(env!("CARGO_BIN_EXE_worker"))
-        .arg(jail())
-        .arg(folder.path())
-        .status()
-        .unwrap();
-    assert!(copied.success());
-    let script = folder.path().join("jail-without-namespaces");
-    let written = Command::new("sh")
-        .args(["-c", "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\""])
-        .arg(script)
-        .arg(WITHOUT_NAMESPACES)
-        .status()
-        .unwrap();
-    assert!(written.success());
-    let path = folder.path().canonicalize().unwrap();
-    (folder, path)
-});
+/// The executables where every user can reach them: the build directory may be private. They are
+/// there as long as a test holds them.
+struct Bin(tempfile::TempDir);
+
+impl Bin {
+    fn hold() -> Arc<Bin> {
+        // Shared by all tests of this process, the last of which takes the folder away; a static
+        // value would never be dropped.
+        static SHARED: Mutex<Weak<Bin>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let bin = Arc::new(Bin::make());
+            *shared = Arc::downgrade(&bin);
+            bin
+        })
+    }
+
+    fn make() -> Bin {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        // By another process: a file that this one has open for writing can't be executed by a
+        // child that another test forks meanwhile.
+        let script = "cp -l \"$1\" \"$2\" \"$0\" 2>/dev/null || cp \"$1\" \"$2\" \"$0\" || exit 1; \
+                      printf '%s' \"$3\" > \"$0/jail-without-namespaces\" && \
+                      chmod 755 \"$0/jail-without-namespaces\"";
+        let made = Command::new("sh")
+            .args(["-c", script])
+            .arg(folder.path())
+            .arg(env!("CARGO_BIN_EXE_worker"))
+            .arg(jail())
+            .arg(WITHOUT_NAMESPACES)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        Bin(folder)
+    }
+}
 
 fn bin(name: &str) -> PathBuf {
-    BIN.1.join(name)
+    bin_folder().join(name)
+}
+
+fn bin_folder() -> PathBuf {
+    Bin::hold().0.path().canonicalize().unwrap()
 }
 
 fn as_user(user: User, program: &Path) -> Command {
@@ -165,7 +182,7 @@ fn worker_in(place: &Place, way: Way, user: User, policy: JailPolicy) -> Command
             let policy = JailPolicy {
                 require: Rung::Pidns,
                 cwd: Some(root.clone()),
-                visible: vec![root.clone(), BIN.1.clone()],
+                visible: vec![root.clone(), bin_folder()],
                 ..policy
             };
             let arguments = arguments.map(Into::into);
@@ -251,6 +268,7 @@ fn waits_for_go() -> Value {
 
 #[test]
 fn exit_codes_and_signals_are_exact_and_background_output_is_kept() {
+    let _bin = Bin::hold();
     let cases = [
         ("exit 0", "[exit code 0; 0 bytes of output]\n[no output]"),
         (
@@ -317,6 +335,7 @@ fn exit_codes_and_signals_are_exact_and_background_output_is_kept() {
 
 #[test]
 fn a_command_sees_its_own_processes_alone_and_can_hurt_nobody_else() {
+    let _bin = Bin::hold();
     // An agent once killed its own harness, with uncommitted work lost.
     let mut all = holding();
     all.retain(|&(way, user)| way != Way::Subreaper && has_namespaces(user));
@@ -347,6 +366,7 @@ fn a_command_sees_its_own_processes_alone_and_can_hurt_nobody_else() {
 
 #[test]
 fn below_a_subreaper_a_command_can_not_kill_what_holds_it() {
+    let _bin = Bin::hold();
     let mut all = holding();
     all.retain(|(way, _)| *way == Way::Subreaper);
     each(all, |way, user| {
@@ -364,6 +384,7 @@ fn below_a_subreaper_a_command_can_not_kill_what_holds_it() {
 
 #[test]
 fn a_time_out_ends_the_whole_pipeline_and_what_it_leaves_disturbs_nothing() {
+    let _bin = Bin::hold();
     // Only the shell was killed once; the pipeline below it lived on and held the output.
     each(everywhere(), |way, user| {
         let pipeline = "mkfifo p; (while :; do echo x; sleep 0.2; done) > p & cat p";
@@ -396,6 +417,7 @@ fn a_time_out_ends_the_whole_pipeline_and_what_it_leaves_disturbs_nothing() {
 
 #[test]
 fn one_that_ignores_the_polite_signal_is_killed_and_that_is_told() {
+    let _bin = Bin::hold();
     each(everywhere(), |way, user| {
         let deaf = format!(
             "{}trap '' TERM INT HUP; echo up; sleep 400; sleep 400",
@@ -434,6 +456,7 @@ fn one_that_ignores_the_polite_signal_is_killed_and_that_is_told() {
 
 #[test]
 fn whatever_escaped_from_its_group_ends_with_the_command_and_the_agent_goes_on() {
+    let _bin = Bin::hold();
     // A kill by process group reached nothing that had made its own session; one orphan lived for
     // days. Burners of CPU were left behind in the same way.
     let escapees = [
@@ -468,6 +491,7 @@ fn whatever_escaped_from_its_group_ends_with_the_command_and_the_agent_goes_on()
 
 #[test]
 fn however_a_worker_ends_its_command_ends_at_once_with_all_that_escaped_from_it() {
+    let _bin = Bin::hold();
     let stuck = format!(
         "{HOLD}trap '' TERM; setsid sh -c \"trap '' TERM; sleep 400\" >/dev/null 2>&1 & sleep 400"
     );
@@ -496,6 +520,7 @@ fn however_a_worker_ends_its_command_ends_at_once_with_all_that_escaped_from_it(
 
 #[test]
 fn no_higher_rung_is_tried_for_commands_than_the_configuration_allows() {
+    let _bin = Bin::hold();
     let place = place(&[runs("true"), finishes(true)]);
     for highest in ["group", "subreaper"] {
         let mut command = worker(&place, Way::Jail, User::Myself);
@@ -510,6 +535,7 @@ fn no_higher_rung_is_tried_for_commands_than_the_configuration_allows() {
 
 #[test]
 fn the_limit_of_processes_is_told_in_words() {
+    let _bin = Bin::hold();
     for user in users().into_iter().filter(|user| has_namespaces(*user)) {
         let policy = JailPolicy {
             process_cap: 40,
@@ -533,6 +559,7 @@ fn the_limit_of_processes_is_told_in_words() {
 
 #[test]
 fn how_commands_are_held_is_told_before_and_after_a_run() {
+    let _bin = Bin::hold();
     each(everywhere(), |way, user| {
         let place = place(&[runs("echo x > out/a"), finishes(true)]);
         let shown = finished(worker(&place, way, user).arg("--dry-run"));

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use super::remark::remarks;
 use crate::tools::output::Captured;
 
-/// A command that has ended, with everything it started in its group.
+/// A command that has ended, with everything of it that its holder reaches.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) how: HowEnded,
@@ -35,9 +35,9 @@ pub(crate) enum HowEnded {
 pub(crate) enum Leftover {
     /// Nothing.
     None,
-    /// Processes of its group, which were ended.
+    /// Processes that it had started, which were ended.
     Ended,
-    /// Something that left the group and still holds the output.
+    /// Something that its holder does not reach and that still holds the output.
     OutOfReach,
 }
 
