@@ -361,4 +361,22 @@ mod tests {
         let odd = refusal(&json!({"x": 1}));
         assert!(odd.message.ends_with("it answered {\"x\":1}"), "{odd}");
     }
+
+    /// A jail that wrote its last record while the folder was being removed once left it there.
+    #[tokio::test]
+    async fn a_folder_into_which_somebody_still_writes_is_removed_once_that_is_over() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("w");
+        std::fs::create_dir(&folder).unwrap();
+        let writing = folder.clone();
+        let writer = std::thread::spawn(move || {
+            (0..2_000)
+                .take_while(|n| std::fs::write(writing.join(n.to_string()), "x").is_ok())
+                .count()
+        });
+        remove(&folder).await.unwrap();
+        writer.join().unwrap();
+        assert!(!folder.exists());
+        remove(&folder).await.unwrap();
+    }
 }
