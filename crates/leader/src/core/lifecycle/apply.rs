@@ -208,7 +208,6 @@ fn unsuccessful(reason: StopReason) -> End {
         // What only a leader can know is no word of a worker's.
         StopReason::StartTimeout
         | StopReason::QueueTimeout
-        | StopReason::BadResultFile
         | StopReason::IdleTimeout
         | StopReason::ShutdownApproved
         | StopReason::DependencyFailed
@@ -216,6 +215,8 @@ fn unsuccessful(reason: StopReason) -> End {
         StopReason::OutputLimit
         | StopReason::KilledFromOutside
         | StopReason::ReportedFailure
+        // A worker knows it as well: it can no longer keep its own record.
+        | StopReason::BadResultFile
         | StopReason::NoFinish
         | StopReason::ConfinementRefused
         | StopReason::ProtocolError
