@@ -1,6 +1,8 @@
 //! Running an executable to its end, with a limit, and keeping what it said.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +22,10 @@ pub struct Ended {
     pub stderr: String,
     /// From start to exit.
     pub took: Duration,
+    /// The processor time of it and of every descendant that was waited for.
+    pub cpu: Duration,
+    /// The most memory that one of them held, in KiB.
+    pub peak_kib: u64,
 }
 
 impl Ended {
@@ -56,11 +62,12 @@ pub fn run(command: &mut Command, budget: Duration) -> Ended {
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
-    let status = until(budget, || child.try_wait().expect("a child of ours"));
+    let pid = i32::try_from(child.id()).expect("a pid fits");
+    let reaped = until(budget, || reap(pid, libc::WNOHANG));
     let took = start.elapsed();
-    let status = status.unwrap_or_else(|| {
+    let (status, usage) = reaped.unwrap_or_else(|| {
         child.kill().expect("a child of ours");
-        child.wait().expect("a child of ours")
+        reap(pid, 0).expect("a killed child ends")
     });
     let text = |reader: thread::JoinHandle<Vec<u8>>| {
         String::from_utf8_lossy(&reader.join().expect("a reader does not panic")).into_owned()
@@ -70,9 +77,33 @@ pub fn run(command: &mut Command, budget: Duration) -> Ended {
         stdout: text(stdout),
         stderr: text(stderr),
         took,
+        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        peak_kib: u64::try_from(usage.ru_maxrss).expect("no size is negative"),
     };
     assert!(took < budget, "{command:?} took {took:?}: {ended:?}");
     ended
+}
+
+/// Waits for a child and takes what it and its descendants used, which the standard library does
+/// not tell; none when it is still alive.
+fn reap(pid: i32, flags: i32) -> Option<(ExitStatus, libc::rusage)> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers lead to writable memory of their types that outlives the call.
+    let reaped = unsafe { libc::wait4(pid, &raw mut status, flags, usage.as_mut_ptr()) };
+    assert!(
+        reaped >= 0,
+        "wait4 of a child of ours: {}",
+        io::Error::last_os_error()
+    );
+    // SAFETY: the structure is plain numbers; zeroed it is valid, and the kernel has filled it.
+    let usage = unsafe { usage.assume_init() };
+    (reaped == pid).then(|| (ExitStatus::from_raw(status), usage))
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let part = |number: i64| u64::try_from(number).expect("no time is negative");
+    Duration::from_secs(part(time.tv_sec)) + Duration::from_micros(part(time.tv_usec))
 }
 
 fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {

@@ -103,6 +103,13 @@ fn calls_before_the_report_are_run_and_calls_after_it_are_answered() {
     assert!(!workspace.join("c").exists());
     let texts = tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
     assert_eq!(texts.len(), 5, "{texts:?}");
+    for (at, success) in [(0, true), (1, true), (2, true), (3, false), (4, false)] {
+        let answer: serde_json::Value = serde_json::from_str(&texts[at]).unwrap();
+        assert_eq!(answer["success"], success, "{at}: {answer}");
+        if !success {
+            assert_eq!(answer["error"]["code"], "cancelled", "{at}: {answer}");
+        }
+    }
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -118,6 +125,9 @@ fn two_reports_that_disagree_count_once_and_the_first_does() {
     let ended = leader_run(&workspace, &[]);
     assert_eq!(ended.code(), 1, "{ended:?}");
     assert_eq!(ended.json()["stop_reason"], "reported_failure", "{ended:?}");
+    let texts = tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[1].contains("ignored"), "{texts:?}");
 }
 
 #[test]

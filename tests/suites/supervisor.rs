@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use system_tests::{Serve, Turn, Workspace, executable, until, within};
+use system_tests::{Liveness, Serve, Turn, Workspace, executable, until, within};
 
 /// A leader whose workers are the misbehaving ones.
 fn faking(workspace: &Workspace) -> Serve {
@@ -29,9 +29,10 @@ fn quick_limits(workspace: &Workspace) {
 fn a_worker_killed_from_outside_is_seen_within_a_second() {
     // A child killed with SIGKILL never wrote its end marker and showed as running for ever.
     let workspace = Workspace::scripted(&[
-        Turn::command("echo half > part.txt"),
+        Turn::command("echo half > sub_agent_results/agent_1/part.txt"),
         Turn::text("late").late(600_000),
     ]);
+    workspace.configure("[limits]\nmax_concurrent = 1\n");
     let serve = Serve::start(&workspace);
     let started = serve.call(
         "create_sub_agent",
@@ -39,18 +40,47 @@ fn a_worker_killed_from_outside_is_seen_within_a_second() {
     );
     assert_eq!(started["status"], "running", "{started}");
     let pid = worker_pid(&serve, &workspace, "sub_agent_results/agent_1");
+    let part = workspace.join("sub_agent_results/agent_1/part.txt");
+    assert!(until(Duration::from_secs(20), || part.exists().then_some(())).is_some());
+    let mut listener = serve.connect();
+    listener.call("subscribe", json!({"after_seq": 0}));
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
     let (answer, took) = within(|| serve.call("wait_sub_agents", json!({"timeout_seconds": 20})));
     assert!(took < Duration::from_secs(3), "{took:?}");
     let ended = &answer["agents"][0];
     assert_eq!(ended["status"], "failed", "{answer}");
-    assert!(
-        ["worker_crashed", "killed_from_outside"].contains(&ended["stop_reason"].as_str().unwrap()),
-        "{answer}"
-    );
+    assert_eq!(ended["stop_reason"], "killed_from_outside", "{answer}");
     assert!(answer.to_string().contains("SIGKILL"), "{answer}");
+    // The partial files are told, and the slot is free again.
+    let again = serve.call("terminate_sub_agent", json!({"agent_id": 1}));
+    assert_eq!(again["error"]["code"], "already_ended", "{again}");
+    let next = serve.call(
+        "create_sub_agent",
+        json!({"summary": "takes the free slot", "task": "wait", "run_in_background": true}),
+    );
+    assert_eq!(next["status"], "running", "{next}");
+    // One end and one notice of it, whoever listens.
+    let task = started["task_id"].clone();
+    let mut seen = Vec::new();
+    while !seen.contains(&"notice.done".to_owned()) {
+        let event = listener.event();
+        if event["params"]["agent"]["task_id"] == task {
+            seen.push(event["params"]["event"].as_str().unwrap().to_owned());
+        }
+    }
+    let count = |word: &str| seen.iter().filter(|event| *event == word).count();
+    assert_eq!(
+        (count("agent.ended"), count("notice.done")),
+        (1, 1),
+        "{seen:?}"
+    );
     let conversation = workspace.conversation("sub_agent_results/agent_1");
     assert_eq!(conversation["status"], "failed");
+    assert_eq!(
+        std::fs::read_to_string(part).unwrap(),
+        "half\n",
+        "what it had made stays"
+    );
 }
 
 /// The pid of the real worker, as its own command sees its parent outside any namespace of ours:
@@ -140,6 +170,22 @@ fn six_calls_at_once_start_five_and_refuse_one() {
         "{}",
         refused[0]
     );
+}
+
+#[test]
+fn a_cap_of_one_is_one() {
+    // A wish for one sub-agent was silently raised to two.
+    let workspace = Workspace::scripted(&[]);
+    workspace.configure("[limits]\nmax_concurrent = 1\ngrace_seconds = 1\n");
+    let serve = faking(&workspace);
+    let background = || task("hang", json!({"run_in_background": true}));
+    let first = serve.call("create_sub_agent", background());
+    assert_eq!(first["status"], "running", "{first}");
+    let second = serve.call("create_sub_agent", background());
+    assert_eq!(second["error"]["code"], "too_many_agents", "{second}");
+    serve.call("terminate_sub_agent", json!({"agent_id": 1}));
+    let third = serve.call("create_sub_agent", background());
+    assert_eq!(third["status"], "running", "{third}");
 }
 
 #[test]
@@ -273,6 +319,8 @@ fn a_worker_that_prints_forty_megabytes_is_not_held_up() {
         size <= protocol::limits::WORKER_LOG_BYTES_MAX + 4096,
         "{size}"
     );
+    let log = workspace.read("sub_agent_results/agent_1/.subagent/worker.log");
+    assert!(log.contains(" bytes left out …"), "no mark of the cut");
 }
 
 fn resident_kib(pid: i32) -> u64 {
@@ -336,10 +384,20 @@ fn a_worker_that_dies_before_reading_is_an_answer_not_a_crash() {
 fn a_grandchild_that_holds_the_pipe_delays_nothing() {
     // The parent waited for the pipes of the dead child to close; a descendant held them.
     let workspace = Workspace::scripted(&[]);
+    workspace.configure("[limits]\nmax_concurrent = 1\n");
+    let mut alive = Liveness::new(&workspace.path(), "alive");
     let serve = faking(&workspace);
     let (answer, took) = within(|| serve.call("create_sub_agent", task("grandchild", json!({}))));
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(answer["status"], "failed", "{answer}");
+    assert_eq!(answer["stop_reason"], "bad_result_file", "{answer}");
+    assert!(
+        alive.wait_up(1, Duration::from_secs(1)),
+        "there was a grandchild"
+    );
+    assert!(alive.wait_gone(Duration::from_secs(2)).is_some());
+    let next = serve.call("create_sub_agent", task("exit 7", json!({})));
+    assert_eq!(next["agent_id"], 2, "the slot is free: {next}");
     let gone = until(Duration::from_secs(2), || {
         descendants(serve.pid()).is_empty().then_some(())
     });
@@ -378,5 +436,5 @@ fn an_endpoint_that_says_nothing_fails_the_agent_with_its_reason() {
         "{answer}"
     );
     let requests = server.requests().len();
-    assert!((1..=6).contains(&requests), "{requests} requests");
+    assert_eq!(requests, 3, "one request and two retries");
 }

@@ -32,11 +32,8 @@ fn a_worker_that_cannot_be_started_says_which_and_why() {
             ])
             .arg(&path);
         let ended = run(&mut command, Duration::from_secs(30));
-        assert!(
-            [1, 3].contains(&ended.code()),
-            "{}: {ended:?}",
-            path.display()
-        );
+        assert_eq!(ended.code(), 3, "{}: {ended:?}", path.display());
+        assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
         let said = format!("{}{}", ended.stdout, ended.stderr);
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         assert!(said.contains(&name), "{said}");
@@ -48,11 +45,41 @@ fn a_worker_that_cannot_be_started_says_which_and_why() {
 }
 
 #[test]
+fn a_place_that_is_gone_is_named_and_not_the_worker() {
+    // The error named the executable although the working directory was what was missing.
+    let workspace = Workspace::scripted(&[Turn::finish(DONE)]);
+    let gone = run(
+        workspace
+            .command("leader")
+            .args(["-C", "no/such/place", "run", "do it"]),
+        Duration::from_secs(30),
+    );
+    assert_eq!(gone.code(), 2, "{gone:?}");
+    assert!(gone.stderr.contains("no/such/place"), "{gone:?}");
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args([
+            "-c",
+            "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run 'do it'",
+        ])
+        .arg(workspace.command("leader").get_program())
+        .current_dir(workspace.path())
+        .env("HOME", workspace.home());
+    let removed = run(&mut shell, Duration::from_secs(30));
+    assert!([2, 3].contains(&removed.code()), "{removed:?}");
+    assert!(removed.stderr.contains("directory"), "{removed:?}");
+    assert!(!removed.stderr.contains("panicked"), "{removed:?}");
+}
+
+#[test]
 fn long_tasks_arrive_byte_for_byte() {
     // One argument may have 128 KB at most; prompts on the command line failed before the start.
     let workspace = Workspace::scripted(&[Turn::finish(DONE)]);
     let serve = Serve::start_as(&workspace, |command| {
-        command.env("BALLAST", "x".repeat(100_000));
+        // One variable may have 128 KiB, all of them 2 MiB.
+        for number in 0..10 {
+            command.env(format!("BALLAST_{number}"), "x".repeat(100_000));
+        }
     });
     for (number, size) in [(1, 127 * 1024), (2, 129 * 1024), (3, 200_000)] {
         let task: String = (0..size)

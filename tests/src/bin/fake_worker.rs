@@ -112,8 +112,13 @@ impl Fake {
                 hang()
             }
             "grandchild" => {
+                // It holds the worker's outputs, and the test's pipe so that its end is seen.
+                let held = self.job.workspace.join("alive");
+                let pipe = std::fs::OpenOptions::new().write(true).open(held)?;
+                (&pipe).write_all(b"up\n")?;
                 Command::new("sh")
-                    .args(["-c", "exec sleep 300"])
+                    .args(["-c", "exec 9>alive; exec sleep 300"])
+                    .current_dir(&self.job.workspace)
                     .stdin(Stdio::null())
                     .spawn()?;
                 Ok(0)
@@ -143,7 +148,8 @@ impl Fake {
             }
             "linked folder" => {
                 std::fs::rename(&self.agent_dir, self.deliverables.join("moved"))?;
-                std::os::unix::fs::symlink("/etc", &self.agent_dir)?;
+                let outside = self.job.workspace.join("../outside");
+                std::os::unix::fs::symlink(outside, &self.agent_dir)?;
                 Ok(0)
             }
             other => Err(io::Error::other(format!("unknown fake `{other}`"))),
