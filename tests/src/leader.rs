@@ -52,6 +52,10 @@ impl Ended {
 ///
 /// # Panics
 /// When it can't be started, or is not done within the budget (it is killed then).
+#[expect(
+    clippy::zombie_processes,
+    reason = "the child is waited for with wait4, which tells what it used"
+)]
 pub fn run(command: &mut Command, budget: Duration) -> Ended {
     let start = Instant::now();
     let mut child = command
