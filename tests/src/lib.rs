@@ -1,6 +1,11 @@
 //! Harness of the system tests: it finds the executables beside itself, gives each test a
 //! workspace and a home of its own, and judges processes by pipes, never by their names.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests measure, wait and start processes themselves"
+)]
+
 pub mod escapees;
 pub mod fifo;
 pub mod ground;

@@ -1,6 +1,10 @@
 //! The suites, behind one executable so that they link once.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests measure, wait and start processes themselves"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "a test that meets the unexpected is to fail there"
 )]

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use crate::clock;
 use crate::limits;
 use crate::policy::JailPolicy;
 use crate::report::Step;
@@ -97,7 +98,7 @@ impl Cgroup {
 
     /// Waits until no process is inside, at most for the budget; says whether it is so.
     pub(crate) fn wait_until_empty(&self) -> bool {
-        let deadline = Instant::now() + Duration::from_millis(limits::CGROUP_EMPTY_BUDGET_MS);
+        let deadline = clock::in_ms(limits::CGROUP_EMPTY_BUDGET_MS);
         let Ok(events) = self.open("cgroup.events", OFlag::O_RDONLY) else {
             return true;
         };
@@ -105,7 +106,7 @@ impl Cgroup {
             if self.populated() == Some(false) {
                 return true;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = clock::left_until(deadline);
             if left.is_zero() {
                 return false;
             }

@@ -1,12 +1,13 @@
 //! The jail while its tree runs: passes signals on, watches the leader, and judges the end.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
 
 use crate::cgroup::Cgroup;
+use crate::clock;
 use crate::descriptors::{Channel, Lines};
 use crate::group;
 use crate::init::{linger_ms, pass_to_program};
@@ -294,10 +295,10 @@ impl Running {
             return;
         }
         let linger_ms = linger_ms(policy, self.asked_to_end);
-        let until = Instant::now() + Duration::from_millis(linger_ms);
+        let until = clock::in_ms(linger_ms);
         while self.left() == Left::Something {
             self.left_behind = true;
-            let left = until.saturating_duration_since(Instant::now());
+            let left = clock::left_until(until);
             let sources = [
                 Source::readable(Event::Signal, signals.as_fd()),
                 Source::hang_up(Event::LeaderGone, channel.watch()),

@@ -2,12 +2,13 @@
 //! and by ending takes the whole namespace with it.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
 use nix::unistd::ForkResult;
 
+use crate::clock;
 use crate::confinement::{self, Facts, Hold};
 use crate::descriptors::ProgramEnds;
 use crate::inside::{InnerEnd, Message};
@@ -270,12 +271,12 @@ impl Tree<'_> {
     /// Waits until nothing lives beside this process; false when something does after the time, or
     /// when an end is asked for.
     fn others_end_within(&mut self, linger_ms: u64) -> bool {
-        let until = Instant::now() + Duration::from_millis(linger_ms);
+        let until = clock::in_ms(linger_ms);
         loop {
             if !self.has_others() {
                 return true;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = clock::left_until(until);
             if left.is_zero() {
                 return false;
             }

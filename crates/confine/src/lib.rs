@@ -22,6 +22,14 @@
 //! the whole tree, SIGCONT lets it go on, SIGKILL ends it; other common signals are passed on to
 //! the program's group.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests measure, wait and start processes themselves"
+    )
+)]
+
 pub mod cli;
 pub mod keeper;
 pub mod limits;
@@ -33,6 +41,7 @@ pub mod signal;
 mod canary;
 mod caps;
 mod cgroup;
+mod clock;
 mod confinement;
 mod descriptors;
 mod exit_file;

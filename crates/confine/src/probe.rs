@@ -77,6 +77,10 @@ pub fn probe_in(jail: &Path, cgroup: Option<&Path>) -> Result<Probe, ProbeError>
 ///
 /// # Errors
 /// As [`probe`].
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the probe starts the jail that it asks"
+)]
 pub fn probe_up_to(jail: &Path, highest: Rung, cgroup: Option<&Path>) -> Result<Probe, ProbeError> {
     let failed = |source| ProbeError::Run {
         path: jail.to_owned(),
@@ -105,6 +109,10 @@ pub fn probe_up_to(jail: &Path, highest: Rung, cgroup: Option<&Path>) -> Result<
 }
 
 /// The work of `jail --probe`: starts itself as a jail around a canary and looks what is left.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the probe starts itself as a jail"
+)]
 pub(crate) fn measure(highest: Rung, cgroup: Option<PathBuf>) -> Result<String, ProbeError> {
     let (mine, theirs) = liveness().map_err(ProbeError::SetUp)?;
     let keep = theirs.as_raw_fd();

@@ -1,5 +1,13 @@
 //! The supervisor: starts workers, holds their deadlines, collects what they deliver.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests measure, wait and start processes themselves"
+    )
+)]
+
 pub mod cli;
 pub mod core;
 pub mod driver;

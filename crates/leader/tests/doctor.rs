@@ -1,6 +1,10 @@
 //! `leader doctor` with executables that are not what they should be.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests measure, wait and start processes themselves"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "what a test needs and does not get ends the test"
 )]

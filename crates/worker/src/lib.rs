@@ -1,5 +1,13 @@
 //! One agent: model client, tools, conversation log; alone in a terminal or under a leader.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests measure, wait and start processes themselves"
+    )
+)]
+
 pub mod cli;
 pub mod core;
 pub mod exit;

@@ -1,6 +1,11 @@
 //! A worker that misbehaves on demand. It is started like the real one; the first line of its
 //! task, `fake: NAME`, says what it does.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests measure, wait and start processes themselves"
+)]
+
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

@@ -12,6 +12,7 @@ use nix::sys::socket::{
 
 use super::CommandSpec;
 use super::clock::{Clock, Due, stood_still};
+use crate::clock;
 use crate::descriptors::{Lines, Placeholder, ProgramEnds};
 use crate::guard::{Conclusion, Running};
 use crate::init::{self, Birth, Place};
@@ -98,7 +99,7 @@ enum Received {
 impl Keeper {
     /// Waits for something and deals with it.
     fn turn(mut self, tree: &JailPolicy) -> Turn {
-        let now = Instant::now();
+        let now = clock::now();
         for command in &mut self.commands {
             command.tick(now);
         }
@@ -240,7 +241,7 @@ impl Keeper {
                 let below = PidFd::from_creation(pid, pidfd);
                 let boundary = Boundary::Namespaces(Privilege::Own);
                 let clock = match timeout_ms {
-                    Some(ms) => Clock::TermAt(Instant::now() + Duration::from_millis(ms)),
+                    Some(ms) => Clock::TermAt(clock::in_ms(ms)),
                     None => Clock::Unbounded,
                 };
                 let running = Running::new(boundary, below, jail_end);

@@ -2,6 +2,10 @@
 //! every process of a tree inherits, whose end of file proves that none is left.
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "tests measure, wait and start processes themselves"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "a test's broken assumption is a failed test"
 )]

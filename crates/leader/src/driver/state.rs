@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use confine::signal::Signal;
 use protocol::ids::TaskId;
@@ -30,8 +30,6 @@ use crate::os::programs::Programs;
 pub(super) const CALLER: Caller = Caller(0);
 /// Events of children that wait for the driver.
 pub(super) const CHILD_EVENTS_MAX: usize = 1_024;
-/// A sleep when no timer runs; any event ends it.
-const NO_TIMER: Duration = Duration::from_secs(3_600);
 
 /// How the end of the conversation stands.
 #[derive(Debug, Default)]
@@ -81,10 +79,8 @@ impl State {
         while !self.is_over() {
             let timer = match self.core.next_timer() {
                 // While the clock stands still nothing comes due.
-                Some(due_ms) if !self.clock.stands_still() => {
-                    tokio::time::Instant::from_std(self.clock.instant_of(due_ms))
-                }
-                Some(_) | None => tokio::time::Instant::now() + NO_TIMER,
+                Some(due_ms) if !self.clock.stands_still() => Some(self.clock.instant_of(due_ms)),
+                Some(_) | None => None,
             };
             tokio::select! {
                 request = sources.requests.recv(), if handles_left => match request {
@@ -99,7 +95,7 @@ impl State {
                 Some(message) = sources.children.recv() => self.child(message),
                 Some(work) = sources.outcomes.recv() => self.work(work).await,
                 () = self.log.progress(), if self.log.is_waiting() => {}
-                () = tokio::time::sleep_until(timer) => self.inputs.push_back(Input::TimerDue),
+                () = due(timer) => self.inputs.push_back(Input::TimerDue),
             }
             self.settle().await;
             if self.log.has_just_failed() {
@@ -230,5 +226,13 @@ impl State {
     fn release(&mut self, agent: &TaskId) {
         // A claim is let go of once: at a refusal, or as the last thing of an agent's end.
         drop(self.agents.remove(agent).and_then(|held| held.claim));
+    }
+}
+
+/// Waits for the moment, or for ever when there is none: every event ends the wait then.
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }

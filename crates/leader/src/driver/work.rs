@@ -3,7 +3,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::TaskId;
@@ -13,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::core::Ticket;
 use crate::core::input::{CreateOrder, Evidence};
 use crate::driver::plan::Plan;
+use crate::os::clock::Clock;
 use crate::os::process::ChildEnd;
 use crate::store::agent_dir::{AgentDir, StartFiles};
 use crate::store::claims::Claim;
@@ -131,9 +131,8 @@ impl Workshop {
             end: lost_end,
         };
         self.start(broken, move || {
-            let started = Instant::now();
-            let budget = Duration::from_millis(LISTING_MS_MAX);
-            let collected = results::collect(&mut dir, &agent, || started.elapsed() > budget);
+            let clock = Clock::start();
+            let collected = results::collect(&mut dir, &agent, || clock.now_ms() > LISTING_MS_MAX);
             Work::Collected {
                 agent,
                 dir: Some(dir),

@@ -14,7 +14,7 @@ impl Clock {
     /// A clock that stands at 0 and runs.
     pub fn start() -> Self {
         Clock {
-            start: Instant::now(),
+            start: now(),
             stands_at: None,
         }
     }
@@ -45,23 +45,36 @@ impl Clock {
     pub fn go_on(&mut self) {
         if let Some(shown) = self.stands_at.take() {
             // An earlier start than the machine's can't be; it would only shorten the pause.
-            self.start = Instant::now().checked_sub(shown).unwrap_or(self.start);
+            self.start = now().checked_sub(shown).unwrap_or(self.start);
         }
     }
 }
 
+/// The present moment, for what something took.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the place that reads the clock"
+)]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the place that reads the clock"
+)]
+fn time_of_day() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
 /// The present time for files and logs: RFC 3339, UTC, whole seconds.
 pub fn timestamp() -> String {
-    jiff::Timestamp::now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string()
+    time_of_day().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The present time for people and models: `2026-03-10 12:00:00 UTC`.
 pub fn spoken_time() -> String {
-    jiff::Timestamp::now()
-        .strftime("%Y-%m-%d %H:%M:%S UTC")
-        .to_string()
+    time_of_day().strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ pub struct SpawnOrder {
 ///
 /// # Errors
 /// When the workspace is gone, an executable is not fit, or the system refuses.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the place that starts workers"
+)]
 pub fn spawn(order: &SpawnOrder) -> Result<Child, SpawnProblem> {
     // The kernel gives the same "No such file or directory" for a missing program and a missing
     // working directory, so both are looked at before.

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::os::clock::Clock;
 
 /// How long trees have to come to a stop, in milliseconds. A process in a system call that can't
 /// be interrupted stops after it, which nobody waits for.
@@ -21,9 +23,8 @@ struct Seen {
 
 /// Waits until everything below these jails stands still, or [`STILL_MS_MAX`] are over.
 pub async fn until_still(jails: &[u32]) {
-    let start = Instant::now();
-    let budget = Duration::from_millis(STILL_MS_MAX);
-    while start.elapsed() < budget {
+    let clock = Clock::start();
+    while clock.now_ms() < STILL_MS_MAX {
         let seen = look();
         if jails.iter().all(|jail| is_still(&seen, *jail)) {
             return;

@@ -28,12 +28,20 @@ pub enum Answer {
 }
 
 /// Asks `jail` itself.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an executable is started to say its version"
+)]
 pub async fn of_jail(jail: &Path) -> Answer {
     ask(Command::new(jail).arg("--version")).await
 }
 
 /// Asks a worker, inside a jail as when it works: whatever it does instead of answering ends with
 /// the jail.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an executable is started to say its version"
+)]
 pub async fn of_worker(jail: &Path, worker: &Path, workspace: &Path) -> Answer {
     let policy = JailPolicy {
         leader_pid: Some(std::process::id()),

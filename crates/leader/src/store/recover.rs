@@ -6,7 +6,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::event::EventLine;
@@ -19,7 +18,7 @@ use protocol::text::Prompts;
 use crate::core::fold::FoldedAgent;
 use crate::core::input::Evidence;
 use crate::core::record::Record;
-use crate::os::clock;
+use crate::os::clock::{self, Clock};
 use crate::store::agent_dir::AgentDir;
 use crate::store::log::{EventLog, LOG_FILE, LogError, RunLock};
 use crate::store::results::{self, Collected, FinalWord};
@@ -141,10 +140,9 @@ fn end_of(workspace: &Path, agent: &FoldedAgent) -> AgentResult {
     let mut warnings = Vec::new();
     let collected = match open_own(workspace, &agent.job) {
         Some(mut dir) => {
-            let started = Instant::now();
-            let budget = Duration::from_millis(LISTING_MS_MAX);
+            let clock = Clock::start();
             let task_id = &agent.job.task_id;
-            let collected = results::collect(&mut dir, task_id, || started.elapsed() > budget);
+            let collected = results::collect(&mut dir, task_id, || clock.now_ms() > LISTING_MS_MAX);
             let word = FinalWord {
                 status: end.status(),
                 stop_reason: end.reason(),

@@ -5,11 +5,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
 use super::fault::Fault;
 use super::retry::{Decision, Retries, decide};
 use super::{EventSink, ModelError, ModelErrorKind, ModelEvent, ModelReply};
+use crate::io::clock;
 
 /// What a boxed try comes to.
 pub(crate) type TryFuture<'a> =
@@ -34,9 +35,6 @@ pub(crate) fn chance() -> f64 {
     bits as f64 / (1_u64 << 32) as f64
 }
 
-/// How far a deadline reaches when the time until it is too long to be added to a clock.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
-
 /// Tries until there is an answer, a fault that is final, or no time left. `requests` counts the
 /// tries that reached a server. It may be dropped at any await point.
 ///
@@ -49,20 +47,19 @@ pub(crate) async fn ask(
     requests: &mut u64,
     events: EventSink<'_>,
 ) -> Result<ModelReply, ModelError> {
-    let now = Instant::now();
-    let deadline = now.checked_add(within).unwrap_or_else(|| now + FAR);
+    let deadline = clock::after(within);
     let mut retries = Retries::default();
     let (mut attempt, mut reached) = (0, 0);
     loop {
         attempt += 1;
-        if Instant::now() >= deadline {
+        if clock::now() >= deadline {
             return Err(too_late(tries.address(), within, reached));
         }
         // Counted before it is sent, because the call may be dropped while it is under way.
         *requests += 1;
         reached += 1;
         events(ModelEvent::Sent { attempt });
-        let began = Instant::now();
+        let began = clock::now();
         let outcome = timeout_at(deadline, tries.once(&mut *events)).await;
         let duration_ms = milliseconds(began.elapsed());
         let fault = match outcome {
@@ -77,7 +74,7 @@ pub(crate) async fn ask(
             *requests -= 1;
             reached -= 1;
         }
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(clock::now());
         match decide(&fault, retries, left, chance()) {
             Decision::Again {
                 pause,
@@ -234,7 +231,7 @@ mod tests {
                 2,
             ),
         ] {
-            let began = Instant::now();
+            let began = clock::now();
             let (outcome, made, _) = run(left, takes_ms, Duration::from_secs(10)).await;
             let error = outcome.unwrap_err();
             assert_eq!(

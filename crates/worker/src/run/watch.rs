@@ -12,7 +12,7 @@ use crate::core::deadline::{Deadline, TimeSpent};
 use crate::core::turn::Input;
 use crate::exit::StopCause;
 use crate::io::channel::FromLeader;
-use crate::io::clock::Clock;
+use crate::io::clock::{self, Clock};
 use crate::io::signals::Signals;
 use crate::model::ModelEvent;
 
@@ -115,7 +115,7 @@ impl Watch {
     ) -> Result<T, StopCause> {
         let mut work = std::pin::pin!(work);
         let tick = Duration::from_millis(TICK_MS);
-        let mut ticks = interval_at(Instant::now() + tick, tick);
+        let mut ticks = interval_at(clock::after(tick), tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let ends = self.deadline.ends_ms().map(|at| self.clock.moment(at));
@@ -168,7 +168,7 @@ impl Watch {
     /// The deadline has passed by this clock, which also went on while the whole tree stood still:
     /// what the leader said meanwhile is heard first. Returns when there is time again.
     async fn last_word(&mut self) -> Result<(), StopCause> {
-        let until = Instant::now() + Duration::from_millis(LAST_WORD_MS);
+        let until = clock::after(Duration::from_millis(LAST_WORD_MS));
         while self.leader.is_some() {
             let Ok(event) = timeout_at(until, next_event(&mut self.leader)).await else {
                 break;

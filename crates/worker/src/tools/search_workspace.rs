@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::error::ToolError;
 use protocol::text::{ActionKind, Prompts};
@@ -15,6 +15,7 @@ use super::search::{
 };
 use super::{Tally, Tool, ToolContext, ToolFuture, ToolOutput, ToolResult};
 use super::{blocking, limits, subject};
+use crate::io::clock;
 
 /// The tool.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Tool for SearchWorkspace {
             let within = within.min(Duration::from_secs(limits::SEARCH_SECONDS_MAX));
             let cancelled = CancelOnDrop::default();
             let flag = Arc::clone(&cancelled.0);
-            let deadline = Instant::now() + within;
+            let deadline = clock::after(within);
             // The search ends itself in time; only a file system that hangs needs the second.
             let patience = within + Duration::from_secs(1);
             blocking::read(patience, "the search", move || {
@@ -122,7 +123,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn meter() -> Meter {
-        Meter::new(Instant::now() + Duration::from_secs(60), Arc::default())
+        Meter::new(clock::now() + Duration::from_secs(60), Arc::default())
     }
 
     fn found(ground: &Ground, arguments: Value) -> String {
@@ -298,7 +299,7 @@ mod tests {
     fn a_search_that_must_stop_tells_what_it_has() {
         let ground = Ground::new();
         ground.file("f", b"needle\n");
-        let late = Meter::new(Instant::now(), Arc::default());
+        let late = Meter::new(clock::now(), Arc::default());
         let params = parse_text(&json!({"query": "needle"}).to_string()).unwrap();
         let output = search(&ground.context, &params, late).unwrap();
         assert_eq!(

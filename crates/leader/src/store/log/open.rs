@@ -77,6 +77,10 @@ impl EventLog {
     ///
     /// # Errors
     /// When the log can't be read, mended or written.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one writer of the log waits for the disk on a thread of its own"
+    )]
     pub fn open(lock: RunLock, observer: Observer) -> Result<Opened, LogError> {
         let dir = lock.dir().to_owned();
         let path = dir.join(LOG_FILE);

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use protocol::limits;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use tokio::time::{Instant, timeout_at};
 
 use super::endpoint::{Endpoint, deepest};
+use crate::io::clock;
 use crate::model::fault::{Fault, Mend, Refusal, judge_refusal, judge_status};
 use crate::model::{ModelErrorKind, lenient, retry};
 
@@ -96,7 +96,7 @@ impl<'a> Answer<'a> {
             } else {
                 self.endpoint.gap
             };
-            (Instant::now() + patience, patience)
+            (clock::after(patience), patience)
         };
         let piece = match timeout_at(until, self.response.chunk()).await {
             Ok(Ok(piece)) => piece,
@@ -121,7 +121,7 @@ impl<'a> Answer<'a> {
     /// Reads what is left of an answer that has said its last word, so that its connection can
     /// be used again; one that stays open is given up instead.
     pub(crate) async fn drain(mut self) {
-        let until = Instant::now() + Duration::from_millis(limits::MODEL_DRAIN_MS);
+        let until = clock::after(Duration::from_millis(limits::MODEL_DRAIN_MS));
         while let Ok(Ok(Some(_))) = timeout_at(until, self.response.chunk()).await {}
     }
 
@@ -222,7 +222,7 @@ fn wish(headers: &HeaderMap, status: StatusCode) -> Option<Duration> {
     retry::wish(
         text_of(headers, "retry-after-ms"),
         text_of(headers, "retry-after"),
-        Timestamp::now(),
+        clock::time_of_day(),
     )
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 use protocol::channel::ModelAccess;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::answer::Answer;
 use super::client::client;
 use super::explain::Explainer;
+use crate::io::clock;
 use crate::model::fault::{Fault, Mend};
 use crate::model::{ModelError, ModelErrorKind};
 
@@ -69,7 +70,7 @@ impl Endpoint {
     /// # Errors
     /// When there is no connection, no answer in time, or a bad status.
     pub(crate) async fn post(&self, body: Vec<u8>) -> Result<Answer<'_>, Fault> {
-        let first_byte_until = Instant::now() + self.first_byte;
+        let first_byte_until = clock::after(self.first_byte);
         let request = self
             .client
             .post(self.url.clone())

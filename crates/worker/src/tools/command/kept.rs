@@ -18,7 +18,7 @@ use protocol::error::ToolError;
 use protocol::limits::COMMAND_GRACE_MS;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use super::awake::awake_for;
 use super::ending::{Ended, HowEnded, Leftover};
@@ -26,6 +26,7 @@ use super::order::Order;
 use super::reading::Output;
 use super::refusal;
 use super::report::{Report, Told};
+use crate::io::clock;
 use crate::tools::limits;
 use crate::tools::output::Captured;
 
@@ -109,6 +110,10 @@ pub(super) fn start_by_keeper(
 ///
 /// # Errors
 /// When the jail can't be started; what it refuses is told later.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is a place that starts commands"
+)]
 pub(super) fn start_by_jail(path: &Path, rungs: Rungs, order: &Order) -> io::Result<Kept> {
     let (reader, writer) = io::pipe()?;
     let output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
@@ -161,7 +166,7 @@ pub(super) async fn follow(kept: Kept, timeout: Duration) -> Result<Followed, To
         .ok_or_else(refusal::immovable)?;
     // Nobody of it lives any more, so only somebody whom it passed its output on to can hold it.
     let closed = output
-        .drain(Instant::now() + Duration::from_millis(limits::OUTPUT_DRAIN_MS))
+        .drain(clock::after(Duration::from_millis(limits::OUTPUT_DRAIN_MS)))
         .await
         .map_err(|error| refusal::unwatched(&error))?;
     reap(&mut holder).await;
@@ -192,7 +197,7 @@ async fn end_in_time(
         Holder::Keeper => tracing::warn!("the keeper did not end a command in time"),
         Holder::Jail(jail) => {
             ask_to_end(jail);
-            let grace_ends = Instant::now() + ms(COMMAND_GRACE_MS);
+            let grace_ends = clock::after(ms(COMMAND_GRACE_MS));
             if output
                 .until(report.ended(), sleep_until(grace_ends))
                 .await?
@@ -202,7 +207,7 @@ async fn end_in_time(
         }
     }
     report.hang_up().await?;
-    let waits_until = Instant::now() + ms(limits::KILL_WAIT_MS);
+    let waits_until = clock::after(ms(limits::KILL_WAIT_MS));
     let gone = output
         .until(report.ended(), sleep_until(waits_until))
         .await?;

@@ -24,6 +24,10 @@ pub(super) struct Started {
 ///
 /// # Errors
 /// When the system refuses.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is a place that starts commands"
+)]
 pub(super) fn start(order: &Order) -> io::Result<Started> {
     let (reader, writer) = io::pipe()?;
     let output = Receiver::from_owned_fd(OwnedFd::from(reader))?;

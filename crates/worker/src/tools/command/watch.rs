@@ -13,12 +13,13 @@ use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use super::awake::awake_for;
 use super::ending::{Ended, HowEnded, Leftover};
 use super::reading::Output;
 use super::start::Started;
+use crate::io::clock;
 use crate::tools::limits;
 use protocol::limits::COMMAND_GRACE_MS;
 
@@ -39,7 +40,7 @@ pub(super) async fn watch(mut started: Started, timeout: Duration) -> io::Result
     let mut survived_term = false;
     if !in_time {
         started.group.ask_to_end();
-        let grace_ends = Instant::now() + Duration::from_millis(COMMAND_GRACE_MS);
+        let grace_ends = clock::after(Duration::from_millis(COMMAND_GRACE_MS));
         let shell_gone = output
             .until(shell_ended(leader, &mut children), sleep_until(grace_ends))
             .await?;
@@ -51,14 +52,14 @@ pub(super) async fn watch(mut started: Started, timeout: Duration) -> io::Result
             shell_ended(leader, &mut children).await?;
         }
     } else {
-        let drained_until = Instant::now() + Duration::from_millis(limits::OUTPUT_DRAIN_MS);
+        let drained_until = clock::after(Duration::from_millis(limits::OUTPUT_DRAIN_MS));
         output.drain(drained_until).await?;
     }
     // The zombie that leads the group does not count, so what is left was left behind.
     let members = started.group.living_members();
     started.group.kill();
     let closed = output
-        .drain(Instant::now() + Duration::from_millis(limits::OUTPUT_DRAIN_MS))
+        .drain(clock::after(Duration::from_millis(limits::OUTPUT_DRAIN_MS)))
         .await?;
     started.group.release();
     let status = started.child.wait().await?;

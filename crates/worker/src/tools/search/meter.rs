@@ -3,8 +3,9 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use tokio::time::Instant;
 
+use crate::io::clock;
 use crate::tools::limits;
 
 /// Why a search stopped before it had seen everything.
@@ -77,7 +78,7 @@ impl Meter {
     fn may_go_on(&mut self) -> bool {
         if self.cancelled.load(Ordering::Relaxed) {
             self.stop(Stopped::Cancelled);
-        } else if Instant::now() >= self.deadline {
+        } else if clock::now() >= self.deadline {
             self.stop(Stopped::Time);
         }
         self.stopped.is_none()
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_search_stops_at_each_of_its_bounds_and_keeps_the_first_reason() {
-        let later = Instant::now() + Duration::from_secs(600);
+        let later = clock::now() + Duration::from_secs(600);
         let cancelled = Arc::new(AtomicBool::new(false));
         let mut meter = Meter::new(later, cancelled.clone());
         let most = usize::try_from(limits::SEARCH_BYTES_MAX).unwrap();
@@ -114,7 +115,7 @@ mod tests {
         cancelled.store(true, Ordering::Relaxed);
         assert!(!meter.visit());
         assert_eq!(meter.stopped(), Some(Stopped::Bytes));
-        let mut late = Meter::new(Instant::now(), Arc::default());
+        let mut late = Meter::new(clock::now(), Arc::default());
         assert!(!late.visit());
         assert_eq!(late.stopped(), Some(Stopped::Time));
         let mut given_up = Meter::new(later, cancelled);

@@ -129,10 +129,13 @@ mod tests {
     use nix::sys::stat::Mode;
     use std::os::unix::fs::symlink;
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     fn visited(ground: &Ground) -> (Vec<String>, u64) {
-        let mut meter = Meter::new(Instant::now() + Duration::from_secs(60), Arc::default());
+        let mut meter = Meter::new(
+            crate::io::clock::after(Duration::from_secs(60)),
+            Arc::default(),
+        );
         let mut seen = Vec::new();
         let unreadable = walk(&ground.context, &mut meter, |path, _, _| {
             seen.push(path.display().to_string());

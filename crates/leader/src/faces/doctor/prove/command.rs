@@ -16,6 +16,7 @@ use crate::faces::doctor::prove::stage::{Stage, StageOrder};
 use crate::faces::doctor::prove::trees::{ESCAPES_PER_AGENT, Trees};
 use crate::faces::interrupt::{Interrupt, Interrupts};
 use crate::faces::surroundings::Surroundings;
+use crate::os::clock;
 use crate::os::programs::{Programs, SpawnProblem};
 use crate::os::rung::{self, Wanted, shortfall};
 use crate::render::proof::proof_text;
@@ -50,7 +51,7 @@ pub async fn prove(
     let mut interrupts = Interrupts::listen().map_err(|error| {
         ToolError::new(ErrorCode::Io, format!("signals can't be caught: {error}"))
     })?;
-    let begin = Instant::now();
+    let begin = clock::now();
     let mut proof = Proof {
         rungs: Vec::new(),
         took: Duration::ZERO,
@@ -149,10 +150,10 @@ async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
         stage.create(agent).await?;
     }
     let budget = Duration::from_millis(UP_MS_MAX);
-    let end = Instant::now() + budget;
+    let end = clock::now() + budget;
     let mut missing = 0;
     for group in [&mut one, &mut others] {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = end.saturating_duration_since(clock::now());
         missing += blocking(group, move |trees| trees.wait_up(left)).await?;
     }
     if missing > 0 {
@@ -168,7 +169,7 @@ async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
     }
     let confinement = stage.confinement(TERMINATED).await?;
     let terminated = terminate(stage, &mut one).await?;
-    let since = Instant::now();
+    let since = clock::now();
     stage.kill()?;
     let killed = watch(&mut others, since).await?;
     Ok(RungProof {
@@ -188,7 +189,7 @@ async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
 
 /// Watches the trees while the call that ends them is under way.
 async fn terminate(stage: &mut Stage, trees: &mut Trees) -> Result<Emptied, ToolError> {
-    let since = Instant::now();
+    let since = clock::now();
     let (emptied, ended) = tokio::join!(watch(trees, since), stage.terminate(TERMINATED));
     ended?;
     emptied

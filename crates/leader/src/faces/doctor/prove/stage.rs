@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use confine::report::Rung;
 use confine::signal::{PidFd, Signal};
@@ -18,6 +18,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use crate::faces::client::Client;
 use crate::faces::console::code_of;
 use crate::faces::doctor::prove::trees::{self, LIFE_SECONDS};
+use crate::os::clock;
 use crate::os::programs::{JAIL_VARIABLE, Programs, WORKER_VARIABLE};
 use crate::os::rung::Wanted;
 use crate::settings::{CONFIG_VARIABLE, Variables};
@@ -177,7 +178,7 @@ impl Stage {
 /// Removes a folder into which the jails of a dead leader may still write how their trees ended:
 /// what comes in between is removed by the next try.
 async fn remove(folder: &Path) -> std::io::Result<()> {
-    let begin = Instant::now();
+    let begin = clock::now();
     loop {
         match std::fs::remove_dir_all(folder) {
             Ok(()) => return Ok(()),
@@ -254,6 +255,10 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the proof starts a leader of its own, to kill it"
+)]
 fn start(workspace: &Path, place: &Path, order: &StageOrder<'_>) -> Result<Child, ToolError> {
     let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(own);

@@ -18,6 +18,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use crate::faces::doctor::prove::proof::Emptied;
+use crate::os::clock;
 
 /// After so many seconds an escaping process ends by itself: later than anybody waits for it.
 pub const LIFE_SECONDS: u32 = 30;
@@ -164,14 +165,14 @@ impl Trees {
 
     /// Takes in what the pipes tell for as long as there is a holder of that kind.
     fn look_while(&mut self, budget: Duration, which: impl Fn(Holder) -> bool) -> io::Result<()> {
-        let end = Instant::now() + budget;
+        let end = clock::now() + budget;
         loop {
             let mut watched: Vec<&mut Pipe> = self
                 .pipes
                 .iter_mut()
                 .filter(|pipe| which(pipe.holder))
                 .collect();
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(clock::now());
             if watched.is_empty() || left.is_zero() {
                 return Ok(());
             }
