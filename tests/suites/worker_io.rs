@@ -110,6 +110,48 @@ fn long_tasks_arrive_byte_for_byte() {
 }
 
 #[test]
+fn at_a_file_size_limit_a_write_fails_and_the_worker_lives() {
+    // The signal that comes with the limit killed the writer in the middle of its record. A
+    // command that the worker starts dies of it all the same, as it would anywhere.
+    let workspace = Workspace::scripted(&[
+        Turn::call(
+            "write_file",
+            json!({"file_path": "full", "content": "one too many", "append": true}),
+        ),
+        Turn::command("ulimit -f 1; exec head -c 100000 /dev/zero > big"),
+        Turn::finish(DONE),
+    ]);
+    workspace.write("task.md", "go");
+    // In units of 512 or 1024 bytes, as the shell likes it; the file has as much or twice as much.
+    let full = std::fs::File::create(workspace.join("full")).unwrap();
+    full.set_len(4096 * 1024).unwrap();
+    let worker = workspace.command("worker");
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args([
+            "-c",
+            "ulimit -f 4096; exec \"$0\" --task-file task.md --output-format json",
+        ])
+        .arg(worker.get_program())
+        .current_dir(workspace.path())
+        .env_clear()
+        .envs(
+            worker
+                .get_envs()
+                .filter_map(|(key, value)| Some((key, value?))),
+        );
+    let ended = run(&mut shell, Duration::from_secs(60));
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    assert_eq!(ended.json()["status"], "completed", "{ended:?}");
+    let texts = system_tests::tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
+    let refused: Value = serde_json::from_str(&texts[0]).unwrap();
+    assert_eq!(refused["success"], false, "{texts:?}");
+    assert_eq!(refused["error"]["code"], "too_large", "{texts:?}");
+    assert_eq!(full.metadata().unwrap().len(), 4096 * 1024);
+    assert!(texts[1].contains("killed by SIGXFSZ"), "{texts:?}");
+}
+
+#[test]
 fn a_reader_of_the_live_file_never_sees_half_of_it() {
     let turns: Vec<Turn> = (0..49)
         .map(|n| {

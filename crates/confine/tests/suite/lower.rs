@@ -8,14 +8,15 @@ use confine::report::{FilesystemGuard, JailLine, KillReach, MemoryCap, ProcessCa
 use confine::signal::Signal;
 
 use crate::support::{
-    BUDGET, KEEP, Running, User, everywhere, exactly, jail, signal, start, start_script, users,
-    wait_until,
+    BUDGET, KEEP, Running, User, everywhere, exactly, jail, signal, skipped, start, start_script,
+    users, wait_until,
 };
 
 /// Starts a jail where namespaces can't be had: no user namespace may be made any more, and there
 /// is no capability to make the others without one. Only root can arrange that.
 fn without_namespaces(policy: &JailPolicy, script: &str) -> Option<Running> {
     if !nix::unistd::geteuid().is_root() {
+        skipped("only root can take the namespaces away");
         return None;
     }
     let policy = JailPolicy {
@@ -94,6 +95,7 @@ fn a_required_rung_that_can_not_be_had_starts_nothing() {
 #[test]
 fn behind_a_masked_proc_the_namespace_stands_and_each_loss_is_a_gap() {
     if !nix::unistd::geteuid().is_root() {
+        skipped("only root can cover parts of /proc");
         return;
     }
     let policy = JailPolicy {
@@ -191,6 +193,7 @@ impl Delegated {
     /// Only root can make one here.
     fn make(name: &str) -> Option<Delegated> {
         if !nix::unistd::geteuid().is_root() {
+            skipped("only root can make a cgroup here");
             return None;
         }
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
@@ -198,9 +201,19 @@ impl Delegated {
             let mut words = line.split(' ');
             let path = words.nth(1)?;
             (words.next()? == "cgroup2").then(|| PathBuf::from(path))
-        })?;
+        });
+        let Some(root) = root else {
+            skipped("no cgroup v2 tree is mounted here");
+            return None;
+        };
         let path = root.join(format!("confine-test-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).ok()?;
+        if let Err(error) = std::fs::create_dir(&path) {
+            skipped(&format!(
+                "no cgroup can be made at {}: {error}",
+                path.display()
+            ));
+            return None;
+        }
         Some(Delegated(path))
     }
 

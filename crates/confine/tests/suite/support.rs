@@ -1,7 +1,7 @@
 //! Starts jails in every way the tests need, and never waits without a budget.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -36,8 +36,15 @@ pub(crate) fn users() -> Vec<User> {
     if nix::unistd::geteuid().is_root() {
         vec![User::Myself, User::Ordinary]
     } else {
+        skipped("only root can run this as another user too");
         vec![User::Myself]
     }
+}
+
+/// Says on stderr, past the capture of a test's output, that something was not looked at, and why.
+pub(crate) fn skipped(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    writeln!(std::io::stderr(), "skipped: {why} ({test})").ok();
 }
 
 /// Every rung at which a test is to hold, with every user.
