@@ -125,6 +125,31 @@ impl Message {
     }
 }
 
+/// Answers every call that a conversation broke off at, each directly after the message that made
+/// it, so that calls and results are pairs again. An answer that is there is kept; one without its
+/// call is left out, for no provider takes it.
+pub fn answer_open_calls(messages: Vec<Message>, answer: &str) -> Vec<Message> {
+    let mut mended: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut open: Vec<String> = Vec::new();
+    for message in messages {
+        if message.role == Role::Tool {
+            let at = open
+                .iter()
+                .position(|id| Some(id) == message.tool_call_id.as_ref());
+            if let Some(at) = at {
+                open.remove(at);
+                mended.push(message);
+            }
+            continue;
+        }
+        mended.extend(open.drain(..).map(|id| Message::tool(id, answer)));
+        open.extend(message.tool_calls.iter().map(|call| call.id.clone()));
+        mended.push(message);
+    }
+    mended.extend(open.into_iter().map(|id| Message::tool(id, answer)));
+    mended
+}
+
 /// What the run came to, once there is a report or an end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -194,6 +219,37 @@ pub struct ConversationFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_that_were_cut_off_get_their_answers_in_place() {
+        let calls = |ids: &[&str]| {
+            let calls = ids.iter().map(|id| ToolCall::new(*id, "t", "{}"));
+            Message::assistant(None, calls.collect())
+        };
+        let messages = vec![
+            Message::user("task"),
+            calls(&["a", "b"]),
+            Message::tool("b", "done"),
+            Message::user("more"),
+            Message::tool("stranger", "lost"),
+            calls(&["c"]),
+        ];
+        let mended = answer_open_calls(messages.clone(), "cut off");
+        assert_eq!(
+            mended,
+            [
+                Message::user("task"),
+                calls(&["a", "b"]),
+                Message::tool("b", "done"),
+                Message::tool("a", "cut off"),
+                Message::user("more"),
+                calls(&["c"]),
+                Message::tool("c", "cut off"),
+            ]
+        );
+        assert_eq!(answer_open_calls(mended.clone(), "again"), mended);
+        assert_eq!(answer_open_calls(Vec::new(), "x"), Vec::new());
+    }
 
     #[test]
     fn a_message_keeps_its_content_key() {

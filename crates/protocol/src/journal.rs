@@ -68,6 +68,12 @@ pub struct Folded {
 /// Makes the conversation of a journal's bytes. A torn or unknown line is skipped and counted.
 /// Without a readable first line, or with another run's, there is no conversation.
 pub fn fold(journal: &[u8], task_id: &TaskId) -> Option<Folded> {
+    fold_of_any(journal, std::slice::from_ref(task_id))
+}
+
+/// As [`fold`], for the journal of any of these runs: an agent that is resumed takes up what the
+/// last of its earlier runs came to write.
+pub fn fold_of_any(journal: &[u8], task_ids: &[TaskId]) -> Option<Folded> {
     let mut folded: Option<Folded> = None;
     let mut skipped = 0;
     for line in journal
@@ -90,7 +96,7 @@ pub fn fold(journal: &[u8], task_id: &TaskId) -> Option<Folded> {
                 },
                 slot,
             ) => {
-                if &found == task_id && slot.is_none() {
+                if task_ids.contains(&found) && slot.is_none() {
                     let file = ConversationFile {
                         format: CONVERSATION_FORMAT,
                         agent_id,
@@ -208,6 +214,10 @@ mod tests {
     fn another_runs_journal_is_no_conversation_of_this_one() {
         let task = TaskId::new("sub_00000002").unwrap();
         assert_eq!(fold(start("sub_00000001").as_bytes(), &task), None);
+        let both = [task.clone(), TaskId::new("sub_00000001").unwrap()];
+        let folded = fold_of_any(start("sub_00000001").as_bytes(), &both).unwrap();
+        assert_eq!(folded.file.task_id, both[1]);
+        assert_eq!(fold_of_any(start("sub_00000001").as_bytes(), &[]), None);
         assert_eq!(fold(b"", &task), None);
         assert_eq!(fold(b"[[[[", &task), None);
     }

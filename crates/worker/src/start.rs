@@ -145,7 +145,10 @@ async fn run(
             let (leader, events) = open(input, output)
                 .map_err(|error| StartError::new(format!("no channel: {error}")))?;
             let (job, prompts, agent_dir) = take_job(&path)?;
-            make_ready(&agent_dir)?;
+            // A run that goes on finds its journal there, put in place by its leader.
+            if job.spec.resumes.is_none() {
+                make_ready(&agent_dir)?;
+            }
             let keeping = find_keeping(keeper, highest_of_environment()).await;
             let start = Start {
                 job,

@@ -1,7 +1,7 @@
 //! The journal's file: one line per message, in the kernel before the next step.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,41 @@ impl Journal {
             file,
             length: 0,
         })
+    }
+
+    /// Opens the journal that a leader has put in place for a run that goes on, and gives what it
+    /// holds; none when there is none.
+    ///
+    /// # Errors
+    /// When it is no regular file, larger than `bytes_max`, or can't be read.
+    pub fn open_again(dir: &Path, bytes_max: u64) -> Result<Option<(Self, Vec<u8>)>, FileError> {
+        let path = dir.join(JOURNAL_FILE);
+        let opened = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
+            .open(&path);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(FileError::new("open", &path, error)),
+        };
+        let found = file
+            .metadata()
+            .map_err(|error| FileError::new("look at", &path, error))?;
+        if !found.is_file() || found.len() > bytes_max {
+            let error = io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("it is no regular file of at most {bytes_max} bytes"),
+            );
+            return Err(FileError::new("use", &path, error));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)
+            .map_err(|error| FileError::new("read", &path, error))?;
+        let length = bytes.len() as u64;
+        let journal = Journal { path, file, length };
+        Ok(Some((journal, bytes)))
     }
 
     /// Whether the file under the journal's name is another one, or gone: a command of the agent

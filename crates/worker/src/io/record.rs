@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use protocol::conversation::{CONVERSATION_FORMAT, ConversationFile, Message, Outcome};
 use protocol::job::{CONVERSATION_FILE, JobSpec};
-use protocol::journal::{JOURNAL_FORMAT, JournalLine};
+use protocol::journal::{JOURNAL_FORMAT, JournalLine, fold};
+use protocol::limits::CONVERSATION_BYTES_MAX;
 use protocol::stats::Stats;
 use protocol::status::Status;
 
@@ -64,16 +65,22 @@ pub struct Record {
 }
 
 impl Record {
-    /// Begins a run's journal and writes its first, empty conversation.
+    /// Begins a run's journal and writes its first, empty conversation; a run that goes on takes
+    /// up both where its leader has put them.
     ///
     /// # Errors
-    /// When either file can't be written.
+    /// When either file can't be written, or what is to be taken up can't be read.
     pub fn begin(
         job: &JobSpec,
         dir: &Path,
         created_at: String,
         now_ms: u64,
     ) -> Result<Self, FileError> {
+        if job.resumes.is_some()
+            && let Some(record) = Record::take_up(job, dir, now_ms)?
+        {
+            return Ok(record);
+        }
         let conversation = ConversationFile {
             format: CONVERSATION_FORMAT,
             agent_id: job.agent_id,
@@ -102,6 +109,29 @@ impl Record {
             .saver
             .save(&record.conversation, now_ms, Durability::Process)?;
         Ok(record)
+    }
+
+    /// Goes on with the journal of this run that is there already; none when there is none.
+    fn take_up(job: &JobSpec, dir: &Path, now_ms: u64) -> Result<Option<Self>, FileError> {
+        let Some((journal, bytes)) = Journal::open_again(dir, CONVERSATION_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let Some(folded) = fold(&bytes, &job.task_id) else {
+            return Ok(None);
+        };
+        let mut record = Record {
+            journal,
+            saver: Saver {
+                dir: dir.to_owned(),
+                saved_ms: now_ms,
+                changed: true,
+            },
+            conversation: folded.file,
+        };
+        record
+            .saver
+            .save(&record.conversation, now_ms, Durability::Process)?;
+        Ok(Some(record))
     }
 
     /// The conversation so far.
@@ -213,7 +243,6 @@ mod tests {
     use std::fs;
 
     use protocol::job::JOURNAL_FILE;
-    use protocol::journal::fold;
     use protocol::status::StopReason;
 
     use super::*;
@@ -264,6 +293,31 @@ mod tests {
             .unwrap();
         assert_eq!(folded(dir, &record), *record.conversation());
         assert_eq!(on_disk(dir), *record.conversation());
+    }
+
+    #[test]
+    fn a_run_that_goes_on_appends_to_what_was_said() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path();
+        let job = JobSpec {
+            resumes: Some(protocol::ids::TaskId::new("sub_00000000").unwrap()),
+            ..sample_job(dir)
+        };
+        let at = || "2026-03-10T12:00:00Z".to_owned();
+        // Without a journal it begins like any other.
+        let mut first = Record::begin(&job, dir, at(), 0).unwrap();
+        first
+            .append(Message::user("one"), Vec::new(), turns(1))
+            .unwrap();
+        let mut second = Record::begin(&job, dir, at(), 0).unwrap();
+        assert_eq!(second.conversation().messages, [Message::user("one")]);
+        second
+            .append(Message::user("two"), Vec::new(), turns(2))
+            .unwrap();
+        assert_eq!(folded(dir, &second).messages.len(), 2);
+        // One that does not go on begins anew.
+        let third = Record::begin(&sample_job(dir), dir, at(), 0).unwrap();
+        assert_eq!(third.conversation().messages, []);
     }
 
     #[test]

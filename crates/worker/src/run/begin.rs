@@ -7,7 +7,7 @@ use std::time::Duration;
 use protocol::channel::{
     INITIALIZE, InitializeParams, InitializeResult, ModelAccess, PROTOCOL, same_major,
 };
-use protocol::conversation::Message;
+use protocol::conversation::{Message, Role};
 use protocol::job::JobSpec;
 use protocol::limits::START_TIMEOUT_SECONDS;
 use protocol::status::{Completion, StopReason};
@@ -160,7 +160,12 @@ async fn work(
                 .await;
         }
     };
-    let first = first_messages(&job, &prompts);
+    let first = match around.record.conversation().messages.last() {
+        None => first_messages(&job, &prompts),
+        // It had said something and called nothing: that is answered as ever.
+        Some(last) if last.role == Role::Assistant => vec![Message::user(prompts.reminder())],
+        Some(_) => Vec::new(),
+    };
     let offered = offered(&prompts, &spec.tools, served);
     let policy = Policy::new(
         spec.tools.iter().map(String::as_str),
