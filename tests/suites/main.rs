@@ -22,6 +22,7 @@ mod ladder;
 mod language;
 mod looping;
 mod peers;
+mod recovery;
 mod results;
 mod storms;
 mod structure;

@@ -62,6 +62,8 @@ pub enum Command {
     Logs(LogsArgs),
     /// End one agent; what it delivered so far stays
     Kill(KillArgs),
+    /// Let an agent go on whose leader died or whose run has ended
+    Resume(Box<ResumeArgs>),
     /// Wait until agents have ended and answer with their exit code
     Wait(WaitArgs),
     /// Show the whole story offline with a scripted model
@@ -277,6 +279,46 @@ pub struct KillArgs {
     /// Default: off, text for people.
     #[arg(verbatim_doc_comment, long)]
     pub json: bool,
+}
+
+/// `leader resume N`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct ResumeArgs {
+    #[arg(value_name = "N", help = AGENT_HELP.split("\n\n").next().unwrap_or_default(), long_help = AGENT_HELP)]
+    /// Whom to let go on.
+    pub agent: String,
+
+    /// New deadline in seconds [default: as long as the old one]
+    ///
+    /// Counted from the new start; time of earlier runs does not count. Range: 1 to the
+    /// configured limits.timeout_seconds_max. Example: --timeout-seconds 120
+    #[arg(verbatim_doc_comment, long, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeout_seconds: Option<u32>,
+
+    /// Model: a key of [models], URL#NAME or script:FILE
+    ///
+    /// Default: the configured model of the key that it had. Example: --model deepseek
+    #[arg(verbatim_doc_comment, long, value_name = "MODEL")]
+    pub model: Option<String>,
+
+    /// Print the result as one JSON object
+    ///
+    /// Default: off, text for people.
+    #[arg(verbatim_doc_comment, long, conflicts_with = "stream_json")]
+    pub json: bool,
+
+    /// Print events as they happen, one JSON object a line, the result last
+    ///
+    /// Default: off, text for people.
+    #[arg(verbatim_doc_comment, long)]
+    pub stream_json: bool,
+
+    /// Executable of the worker [default: `worker` beside `leader`]
+    ///
+    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
+    pub worker_bin: Option<PathBuf>,
 }
 
 /// `leader wait [N…]`.

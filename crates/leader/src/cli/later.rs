@@ -10,7 +10,6 @@ pub const LATER_COMMANDS: &[&str] = &[
     "events",
     "extend",
     "mcp",
-    "resume",
     "say",
     "tasks",
     "team",

@@ -6,7 +6,7 @@ pub mod later;
 pub mod parse;
 
 pub use args::{
-    Cli, Command, DemoArgs, DoctorArgs, KillArgs, LogsArgs, PsArgs, RunArgs, ServeArgs, StatusArgs,
-    WaitArgs,
+    Cli, Command, DemoArgs, DoctorArgs, KillArgs, LogsArgs, PsArgs, ResumeArgs, RunArgs, ServeArgs,
+    StatusArgs, WaitArgs,
 };
 pub use parse::{ParseOutcome, command, parse};

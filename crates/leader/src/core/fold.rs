@@ -23,6 +23,8 @@ pub struct FoldedAgent {
     pub tag: AgentTag,
     /// What its worker was to be started with.
     pub job: JobSpec,
+    /// Its task's text; empty in logs that do not hold it.
+    pub task: String,
     /// Its deliverables dir, absolute.
     pub deliverables: PathBuf,
     /// What else it could write, absolute.
@@ -101,11 +103,13 @@ impl FoldedRun {
             Record::Created {
                 agent,
                 job,
+                task,
                 deliverables,
                 write_paths,
             } => self.add(FoldedAgent {
                 tag: agent,
                 job: *job,
+                task,
                 deliverables,
                 write_paths,
                 state: State::Created,

@@ -63,6 +63,8 @@ pub struct CreateOrder {
     /// What the worker will be started with. Its `agent_id` is the wanted number or one that
     /// [`crate::core::supervisor::Supervisor::next_number`] gave.
     pub job: JobSpec,
+    /// The task's text, for the log: the agent could change what lies in its own folder.
+    pub task: String,
     /// The deliverables dir: absolute, every link on the way resolved.
     pub deliverables: PathBuf,
     /// What lies there.

@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads a clock, opens a file or socket, or starts a thread.
 
+pub mod again;
 pub mod agent;
 pub mod deadline;
 pub mod effect;

@@ -102,6 +102,9 @@ pub enum Record {
         agent: AgentTag,
         /// What its worker is started with.
         job: Box<JobSpec>,
+        /// The task's text.
+        #[serde(default)]
+        task: String,
         /// Absolute, links resolved.
         deliverables: PathBuf,
         /// Absolute, links resolved.

@@ -86,6 +86,7 @@ pub(crate) fn order_of(job: JobSpec, mode: Mode) -> CreateOrder {
         write_paths: Vec::new(),
         mode,
         warnings: Vec::new(),
+        task: "the task".to_owned(),
         job,
     }
 }

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::core::agent::Agent;
 use crate::core::input::StopHow;
 use crate::core::{Answer, Input, Ticket};
-use crate::driver::creating::{default_is_free, look_into_one_of};
+use crate::driver::creating::{Wanted, default_is_free, look_into_again, look_into_one_of};
 use crate::driver::plan;
 use crate::driver::request::{AgentPlace, CreateOrderRequest, Origin, Request, StopMode};
 use crate::driver::state::{CALLER, State};
 use crate::driver::tickets::Call;
-use crate::driver::work::Work;
+use crate::driver::work::{Planned, Work};
 use crate::os::trees;
 
 /// The largest number that a person's create gets by itself.
@@ -33,7 +33,15 @@ impl State {
                 let answer = self.workshop.watch(ticket, reply);
                 let origin = order.origin;
                 self.tickets.keep(ticket, Call::Create { origin, answer });
-                self.creating.add(ticket, order);
+                self.creating.add(ticket, Wanted::New(order));
+                self.look_into_next();
+            }
+            Request::Resume { order, reply } => {
+                let ticket = self.tickets.issue();
+                let answer = self.workshop.watch(ticket, reply);
+                let origin = Origin::Person;
+                self.tickets.keep(ticket, Call::Create { origin, answer });
+                self.creating.add(ticket, Wanted::Again(order));
                 self.look_into_next();
             }
             Request::Terminate {
@@ -105,22 +113,57 @@ impl State {
 
     /// Takes up the next create, unless one is being looked into.
     pub(super) fn look_into_next(&mut self) {
-        while let Some((ticket, order)) = self.creating.next() {
-            match self.numbers(&order) {
-                Ok(numbers) => {
+        while let Some((ticket, wanted)) = self.creating.next() {
+            let looked = match wanted {
+                Wanted::New(order) => self.look_into_new(ticket, order),
+                Wanted::Again(order) => self.log_is_whole().map(|()| {
                     let ground = Arc::clone(&self.ground);
-                    let planned = move |outcome| Work::Planned { ticket, outcome };
-                    self.workshop.start(
-                        move |error| planned(Err(error)),
-                        move || planned(look_into_one_of(&ground, &order, &numbers).map(Box::new)),
-                    );
-                    return;
-                }
+                    self.look_beside(ticket, move || look_into_again(&ground, &order));
+                }),
+            };
+            match looked {
+                Ok(()) => return,
                 Err(error) => {
                     self.creating.done();
                     self.refuse(ticket, error);
                 }
             }
+        }
+    }
+
+    fn look_into_new(
+        &self,
+        ticket: Ticket,
+        order: Box<CreateOrderRequest>,
+    ) -> Result<(), ToolError> {
+        let numbers = self.numbers(&order)?;
+        let ground = Arc::clone(&self.ground);
+        self.look_beside(ticket, move || look_into_one_of(&ground, &order, &numbers));
+        Ok(())
+    }
+
+    /// Looks where it may block; the outcome comes back as work.
+    fn look_beside(
+        &self,
+        ticket: Ticket,
+        look: impl FnOnce() -> Result<Planned, ToolError> + Send + 'static,
+    ) {
+        let planned = move |outcome| Work::Planned { ticket, outcome };
+        self.workshop.start(
+            move |error| planned(Err(error)),
+            move || planned(look().map(Box::new)),
+        );
+    }
+
+    /// Whether what becomes of a new agent could be written down.
+    fn log_is_whole(&self) -> Result<(), ToolError> {
+        match self.log.failure() {
+            None => Ok(()),
+            Some(why) => Err(ToolError::new(
+                ErrorCode::Io,
+                format!("no agent can be created: the event log can't be written: {why}"),
+            )
+            .hint("make room on the disk and start the leader again")),
         }
     }
 
@@ -132,13 +175,7 @@ impl State {
     /// or the first free ones, for another leader of the workspace may be about to use the default
     /// deliverables dir of the first.
     fn numbers(&self, order: &CreateOrderRequest) -> Result<Vec<AgentId>, ToolError> {
-        if let Some(why) = self.log.failure() {
-            return Err(ToolError::new(
-                ErrorCode::Io,
-                format!("no agent can be created: the event log can't be written: {why}"),
-            )
-            .hint("make room on the disk and start the leader again"));
-        }
+        self.log_is_whole()?;
         plan::check(order, &self.ground)?;
         let most = self.ground.settings.limits.max_total_per_run;
         if let Some(most) = most

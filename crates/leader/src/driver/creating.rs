@@ -12,28 +12,37 @@ use uuid::Uuid;
 
 use crate::core::Ticket;
 use crate::core::input::{CreateOrder, DirFacts, Mode};
-use crate::driver::plan::{Ground, Identity, plan};
-use crate::driver::request::CreateOrderRequest;
+use crate::driver::plan::{Ground, Identity, plan, plan_again};
+use crate::driver::request::{CreateOrderRequest, ResumeRequest};
 use crate::driver::work::Planned;
 use crate::os::clock;
 use crate::os::programs::SpawnProblem;
 use crate::store::claims::{CLAIM_FORMAT, Claim, ClaimText};
 use crate::store::place::{Content, PathUse, Place, look_up};
 
+/// What is to be looked into.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// A new agent.
+    New(Box<CreateOrderRequest>),
+    /// One that goes on.
+    Again(Box<ResumeRequest>),
+}
+
 /// Creates that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Creating {
-    waiting: VecDeque<(Ticket, Box<CreateOrderRequest>)>,
+    waiting: VecDeque<(Ticket, Wanted)>,
     busy: bool,
 }
 
 impl Creating {
-    pub(super) fn add(&mut self, ticket: Ticket, order: Box<CreateOrderRequest>) {
-        self.waiting.push_back((ticket, order));
+    pub(super) fn add(&mut self, ticket: Ticket, wanted: Wanted) {
+        self.waiting.push_back((ticket, wanted));
     }
 
     /// The next create, unless one is being looked into.
-    pub(super) fn next(&mut self) -> Option<(Ticket, Box<CreateOrderRequest>)> {
+    pub(super) fn next(&mut self) -> Option<(Ticket, Wanted)> {
         if self.busy {
             return None;
         }
@@ -163,6 +172,7 @@ fn look_into(
     let claim = take_claim(ground, &plan.job, &deliverables.absolute, &write_paths)?;
     let order = CreateOrder {
         job: plan.job.clone(),
+        task: plan.task.clone(),
         deliverables_facts: match deliverables.content {
             Content::Free => DirFacts::Free,
             Content::NotEmpty | Content::File if params.reuse_deliverables_dir == Some(true) => {
@@ -176,6 +186,48 @@ fn look_into(
             Some(true) => Mode::Background,
             Some(false) | None => Mode::Blocking,
         },
+        warnings: plan.warnings.clone(),
+    };
+    Ok(Planned { plan, order, claim })
+}
+
+/// Looks into an agent that is to go on: its places and its claim. Blocks.
+///
+/// # Errors
+/// With the first thing that refuses it.
+pub(super) fn look_into_again(
+    ground: &Arc<Ground>,
+    order: &ResumeRequest,
+) -> Result<Planned, ToolError> {
+    let workspace = &ground.workspace;
+    let job = &order.job;
+    let deliverables = look_up(PathUse::Deliverables, workspace, &job.deliverables_dir)?;
+    let write_places: Vec<Place> = job
+        .write_paths
+        .iter()
+        .map(|path| look_up(PathUse::Write, workspace, path))
+        .collect::<Result<_, ToolError>>()?;
+    let relative = write_places.iter().map(|place| place.relative.clone());
+    let spoken_time = clock::spoken_time();
+    let plan = plan_again(
+        order,
+        ground,
+        (new_task(), clock::timestamp(), &spoken_time),
+        deliverables.relative.clone(),
+        relative.collect(),
+    )?;
+    let write_paths: Vec<PathBuf> = write_places
+        .into_iter()
+        .map(|place| place.absolute)
+        .collect();
+    let claim = take_claim(ground, &plan.job, &deliverables.absolute, &write_paths)?;
+    let order = CreateOrder {
+        job: plan.job.clone(),
+        task: plan.task.clone(),
+        deliverables_facts: DirFacts::NotEmptyReused,
+        deliverables: deliverables.absolute,
+        write_paths,
+        mode: Mode::Blocking,
         warnings: plan.warnings.clone(),
     };
     Ok(Planned { plan, order, claim })

@@ -15,7 +15,8 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::driver::request::{
-    AgentPlace, CreateAnswer, CreateOrderRequest, Origin, Reply, Request, StopMode, WaitRequest,
+    AgentPlace, CreateAnswer, CreateOrderRequest, Origin, Reply, Request, ResumeRequest, StopMode,
+    WaitRequest,
 };
 use crate::driver::subscription::Subscription;
 
@@ -74,6 +75,17 @@ impl Handle {
     pub async fn create(&self, order: CreateOrderRequest) -> Result<CreateAnswer, ToolError> {
         let order = Box::new(order);
         self.ask(|reply| Request::Create { order, reply })
+            .await
+            .unwrap_or_else(Err)
+    }
+
+    /// Lets an agent of an earlier run go on, and answers at its end.
+    ///
+    /// # Errors
+    /// When its place, model or deadline refuses it, or the leader is going down.
+    pub async fn resume(&self, order: ResumeRequest) -> Result<CreateAnswer, ToolError> {
+        let order = Box::new(order);
+        self.ask(|reply| Request::Resume { order, reply })
             .await
             .unwrap_or_else(Err)
     }

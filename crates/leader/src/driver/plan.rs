@@ -15,7 +15,7 @@ use protocol::tool::Params;
 use protocol::tool::leader::{CreateSubAgentParams, summary_warning};
 
 use crate::driver::config::Environment;
-use crate::driver::request::{CreateOrderRequest, Origin};
+use crate::driver::request::{CreateOrderRequest, Origin, ResumeRequest};
 
 /// Characters of the task that stand for a missing summary.
 const SUMMARY_CHARS: usize = 30;
@@ -82,6 +82,9 @@ pub struct Plan {
     pub system_prompt: String,
     /// The model with its key, for the answer to `initialize`.
     pub access: ModelAccess,
+    /// Earlier runs of the same agent, any of which the journal in its folder may be of; empty
+    /// for one that is not resumed.
+    pub earlier: Vec<TaskId>,
     /// What is odd about the call.
     pub warnings: Vec<String>,
 }
@@ -161,21 +164,7 @@ pub fn plan(
         resumes: None,
         summary,
     };
-    let paths: Vec<String> = job.write_paths.iter().map(|path| text_of(path)).collect();
-    let system_prompt = texts.system_prompt(&SystemPrompt {
-        display_name: &job.display_name,
-        workspace: &text_of(&job.workspace),
-        system: &ground.system,
-        current_time: &identity.spoken_time,
-        deliverables_dir: &text_of(&job.deliverables_dir),
-        tools: &job.tools,
-        write_scope: if paths.is_empty() {
-            WriteScope::Workspace
-        } else {
-            WriteScope::Paths(&paths)
-        },
-        completion: job.completion,
-    });
+    let system_prompt = system_prompt(&job, ground, &identity.spoken_time);
     Ok(Plan {
         // Whoever types a task for one run need not hear how summaries read best in lists.
         warnings: match order.origin {
@@ -185,7 +174,113 @@ pub fn plan(
         task: params.task.clone(),
         system_prompt,
         access,
+        earlier: Vec::new(),
         job,
+    })
+}
+
+/// Makes the plan of an agent that takes up an earlier run of its own: the same number, place and
+/// grants, a new run with a deadline of its own. `deliverables_dir` and `write_paths` as in
+/// [`plan`].
+///
+/// # Errors
+/// When its model is not configured any more, or the deadline is out of range.
+pub fn plan_again(
+    order: &ResumeRequest,
+    ground: &Ground,
+    (task_id, created_at, spoken_time): (TaskId, String, &str),
+    deliverables_dir: PathBuf,
+    write_paths: Vec<PathBuf>,
+) -> Result<Plan, ToolError> {
+    let settings = &ground.settings;
+    let access = model_again(order, ground)?;
+    let wanted = CreateSubAgentParams {
+        timeout_seconds: Some(i64::from(
+            order
+                .timeout_seconds
+                .unwrap_or(order.job.limits.timeout_seconds),
+        )),
+        ..CreateSubAgentParams::default()
+    };
+    let job = JobSpec {
+        format: JOB_FORMAT,
+        conversation: Some(ground.conversation.clone()),
+        workspace: ground.workspace.clone(),
+        deliverables_dir,
+        write_paths,
+        model: access.spec.clone(),
+        limits: JobLimits {
+            timeout_seconds: timeout_seconds(&wanted, Origin::Person, ground)?,
+            max_turns: order.job.limits.max_turns,
+            grace_seconds: settings.limits.grace_seconds,
+            answer_timeout_seconds: settings.limits.answer_timeout_seconds,
+            max_total_tokens: settings.limits.max_total_tokens,
+        },
+        prompts_dir: settings
+            .prompts_dir
+            .as_ref()
+            .map(|folder| ground.workspace.join(folder)),
+        created_at,
+        attempt: order.job.attempt.saturating_add(1),
+        resumes: Some(order.job.task_id.clone()),
+        task_id,
+        ..order.job.clone()
+    };
+    Ok(Plan {
+        system_prompt: system_prompt(&job, ground, spoken_time),
+        task: order.task.clone(),
+        access,
+        earlier: order.earlier.clone(),
+        warnings: Vec::new(),
+        job,
+    })
+}
+
+/// The model of a resumed agent: the one that is named now, else the configured one of the same
+/// key. Where a key is sent to is never taken from a log.
+fn model_again(order: &ResumeRequest, ground: &Ground) -> Result<ModelAccess, ToolError> {
+    let variable = |name: &str| ground.environment.get(name);
+    let settings = &ground.settings;
+    let key = &order.job.model.key;
+    let found = match &order.model {
+        Some(named) => select_model(settings, Some(named), &variable),
+        None => model_by_key(settings, key).or_else(|error| {
+            select_model(settings, None, &variable)
+                .ok()
+                .filter(|spec| spec.key == *key)
+                .ok_or(error)
+        }),
+    };
+    let spec = found.map_err(|error| {
+        error
+            .to_tool_error()
+            .hint("name the model that it is to go on with: `leader resume N --model MODEL`")
+    })?;
+    let api_key = api_key(&spec, &variable).map_err(|error| error.to_tool_error())?;
+    Ok(ModelAccess {
+        spec: ModelSpec {
+            thinking_mode: order.job.model.thinking_mode.or(spec.thinking_mode),
+            ..spec
+        },
+        api_key,
+    })
+}
+
+fn system_prompt(job: &JobSpec, ground: &Ground, spoken_time: &str) -> String {
+    let paths: Vec<String> = job.write_paths.iter().map(|path| text_of(path)).collect();
+    ground.texts.of(job.language).system_prompt(&SystemPrompt {
+        display_name: &job.display_name,
+        workspace: &text_of(&job.workspace),
+        system: &ground.system,
+        current_time: spoken_time,
+        deliverables_dir: &text_of(&job.deliverables_dir),
+        tools: &job.tools,
+        write_scope: if paths.is_empty() {
+            WriteScope::Workspace
+        } else {
+            WriteScope::Paths(&paths)
+        },
+        completion: job.completion,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use protocol::error::ToolError;
 use protocol::ids::TaskId;
+use protocol::job::JobSpec;
 use protocol::result::{AgentResult, StartedResult};
 use protocol::status::StopReason;
 use protocol::tool::leader::{AgentRef, CreateSubAgentParams, WaitMode};
@@ -29,6 +30,22 @@ pub struct CreateOrderRequest {
     pub params: CreateSubAgentParams,
     /// Who wants it.
     pub origin: Origin,
+}
+
+/// An agent of an earlier run that is to go on, as a face hands it on. All of it comes from the
+/// event log, never from the agent's own folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResumeRequest {
+    /// What its last worker was started with.
+    pub job: JobSpec,
+    /// Its task's text.
+    pub task: String,
+    /// All its runs so far, the last one first.
+    pub earlier: Vec<TaskId>,
+    /// The new deadline; none takes the old length.
+    pub timeout_seconds: Option<u32>,
+    /// The model it is to go on with; none takes the configured one of the old key.
+    pub model: Option<String>,
 }
 
 /// What a create comes to.
@@ -91,6 +108,11 @@ pub(crate) enum Request {
     /// Start an agent.
     Create {
         order: Box<CreateOrderRequest>,
+        reply: Reply<Result<CreateAnswer, ToolError>>,
+    },
+    /// Let an agent of an earlier run go on.
+    Resume {
+        order: Box<ResumeRequest>,
         reply: Reply<Result<CreateAnswer, ToolError>>,
     },
     /// End an agent.

@@ -17,6 +17,7 @@ use crate::os::process::ChildEnd;
 use crate::store::agent_dir::{AgentDir, StartFiles};
 use crate::store::claims::Claim;
 use crate::store::results::{self, Collected, FinalWord};
+use crate::store::take_up::take_up;
 use crate::store::worker_log::WorkerLog;
 
 /// Outcomes that wait for the driver.
@@ -91,7 +92,7 @@ impl Workshop {
     /// Makes an agent's directories and its log.
     pub(super) fn prepare(&self, plan: &Plan) {
         let (job, task) = (plan.job.clone(), plan.task.clone());
-        let system_prompt = plan.system_prompt.clone();
+        let (system_prompt, earlier) = (plan.system_prompt.clone(), plan.earlier.clone());
         let agent = job.task_id.clone();
         let broken = |error| Work::Prepared {
             agent,
@@ -103,7 +104,11 @@ impl Workshop {
                 task: &task,
                 system_prompt: &system_prompt,
             };
-            let outcome = AgentDir::prepare(&job.workspace, files).map(|dir| {
+            let prepared = match job.resumes.is_some() {
+                true => take_up(&job.workspace, files, &earlier),
+                false => AgentDir::prepare(&job.workspace, files),
+            };
+            let outcome = prepared.map(|dir| {
                 let log = WorkerLog::create(&dir.own);
                 (dir, log)
             });

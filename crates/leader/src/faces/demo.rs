@@ -115,7 +115,7 @@ async fn tell(
     .await?;
     let driven = drive(
         session.handle(),
-        order(),
+        session.handle().create(order()),
         Output::Text,
         &mut interrupts,
         console,

@@ -14,6 +14,7 @@ use crate::faces::demo::demo;
 use crate::faces::doctor::command::doctor;
 use crate::faces::logging;
 use crate::faces::look::{kill::kill, logs::logs, ps::ps, status::status, wait::wait};
+use crate::faces::resume::resume;
 use crate::faces::run::run;
 use crate::faces::serve::command::serve;
 use crate::faces::surroundings::Surroundings;
@@ -151,6 +152,7 @@ async fn command(
         Command::Status(args) => status(args, surroundings, console).await,
         Command::Logs(args) => logs(args, surroundings, console).await,
         Command::Kill(args) => kill(args, surroundings, console).await,
+        Command::Resume(args) => resume(args, surroundings, console).await,
         Command::Wait(args) => wait(args, surroundings, console).await,
         Command::Demo(args) => demo(args, surroundings, console).await,
         Command::Config(args) => config(args, surroundings, console),
@@ -167,6 +169,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Status(args) => args.json,
         Command::Logs(args) => args.json,
         Command::Kill(args) => args.json,
+        Command::Resume(args) => args.json || args.stream_json,
         Command::Wait(args) => args.json,
         Command::Config(args) => args.json,
         Command::Doctor(args) => args.json,

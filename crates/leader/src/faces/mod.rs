@@ -10,6 +10,7 @@ pub mod interrupt;
 pub mod job_control;
 pub mod logging;
 pub mod look;
+pub mod resume;
 pub mod run;
 pub mod runs;
 pub mod serve;

@@ -62,6 +62,33 @@ impl AgentDir {
         })
     }
 
+    /// Opens the directories of a run that is to go on, making what is gone, without putting
+    /// anything away.
+    ///
+    /// # Errors
+    /// When a link or file is in the way, or the system refuses.
+    pub fn open_again(workspace: &Path, relative: &Path) -> Result<AgentDir, ToolError> {
+        let shown = relative.display().to_string();
+        let workspace =
+            Dir::open(workspace).map_err(|error| failed("open the workspace", "", &error))?;
+        let deliverables = workspace
+            .make_below(relative)
+            .map_err(|error| failed("open the deliverables dir", &shown, &error))?;
+        let name = Path::new(AGENT_DIR);
+        let own = match deliverables.kind(name) {
+            Ok(Kind::Missing) => deliverables.make_dir(name),
+            Ok(_) => deliverables.open_dir(name),
+            Err(error) => Err(error),
+        };
+        let own = own.map_err(|error| failed("open the run's own folder in", &shown, &error))?;
+        Ok(AgentDir {
+            workspace,
+            relative: relative.to_path_buf(),
+            deliverables,
+            own,
+        })
+    }
+
     /// Opens the directories of a run that has ended, as after a crash of its leader.
     ///
     /// # Errors

@@ -190,7 +190,10 @@ fn result_of(
             ErrorCode::AgentEnded,
             format!("{} was cut off when its leader died", job.display_name),
         )
-        .hint("read what it left and its conversation, and create it again")
+        .hint(format!(
+            "read what it left and its conversation, or let it go on: `leader resume {}`",
+            job.task_id
+        ))
     });
     let result_summary = summary_of(agent, collected.as_ref());
     let stats = match (
@@ -295,6 +298,7 @@ mod tests {
         Record::Created {
             agent: AgentTag::of(job),
             job: Box::new(job.clone()),
+            task: "t".to_owned(),
             deliverables: job.workspace.join(&job.deliverables_dir),
             write_paths: Vec::new(),
         }

@@ -17,7 +17,8 @@ fn page(name: &str) -> PathBuf {
 fn help_says_what_it_always_said() {
     let place = Place::new("");
     let commands = [
-        "run", "serve", "ps", "status", "logs", "kill", "wait", "demo", "config", "doctor",
+        "run", "serve", "ps", "status", "logs", "kill", "resume", "wait", "demo", "config",
+        "doctor",
     ];
     let pages = commands
         .iter()

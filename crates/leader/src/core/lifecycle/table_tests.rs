@@ -550,6 +550,7 @@ fn samples() -> Vec<(Record, &'static str)> {
             Record::Created {
                 agent: agent(),
                 job: Box::new(job(1)),
+                task: "t".to_owned(),
                 deliverables: "/w/out/1".into(),
                 write_paths: Vec::new(),
             },

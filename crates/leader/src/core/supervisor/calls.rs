@@ -26,7 +26,7 @@ impl Supervisor {
         now_ms: u64,
         ticket: Ticket,
         caller: Caller,
-        order: CreateOrder,
+        mut order: CreateOrder,
         effects: &mut Vec<Effect>,
     ) {
         if let Err(error) = self.check(&order) {
@@ -36,6 +36,7 @@ impl Supervisor {
             return;
         }
         let mode = order.mode;
+        let text = std::mem::take(&mut order.task);
         let index = self.roster.add(Agent::new(order, caller, now_ms));
         let agent = self.roster.get(index);
         self.claims
@@ -44,6 +45,7 @@ impl Supervisor {
         effects.push(log(Record::Created {
             agent: agent.tag(),
             job: Box::new(agent.job.clone()),
+            task: text,
             deliverables: agent.deliverables.clone(),
             write_paths: agent.write_paths.clone(),
         }));

@@ -5,10 +5,14 @@ use protocol::exit;
 use serde_json::{Value, json};
 
 use crate::cli::PsArgs;
+use crate::core::again::waiting_to_go_on;
+use crate::core::fold::FoldedAgent;
 use crate::faces::console::Console;
 use crate::faces::look::overview::{Depth, overview};
+use crate::faces::resume::all_runs;
 use crate::faces::surroundings::Surroundings;
 use crate::render::agents::{RunView, runs_text};
+use crate::render::width::plain;
 
 /// Lists them.
 ///
@@ -24,12 +28,43 @@ pub async fn ps(
         false => Depth::Recent,
     };
     let runs = overview(&surroundings.workspace, depth).await?;
+    let logs = all_runs(surroundings)?;
+    let agents: Vec<&FoldedAgent> = logs.iter().flat_map(|run| &run.agents).collect();
+    let notices = waiting_to_go_on(&agents);
     let text = match args.json {
-        true => format!("{}\n", runs_value(&runs)),
-        false => runs_text(&runs, console.look().out),
+        true => {
+            let mut value = runs_value(&runs);
+            value["notices"] = notices.iter().map(|agent| notice_value(agent)).collect();
+            format!("{value}\n")
+        }
+        false => {
+            let notices: String = notices.iter().map(|agent| notice_line(agent)).collect();
+            format!("{}{notices}", runs_text(&runs, console.look().out))
+        }
     };
     console.print(&text)?;
     Ok(exit::SUCCESS)
+}
+
+/// The notice of an agent that was cut off, as long as nobody has let it go on.
+fn notice_line(agent: &FoldedAgent) -> String {
+    format!(
+        "{} ({}) was interrupted when its leader died; `leader resume {}` lets it go on\n",
+        plain(&agent.tag.display_name),
+        plain(&agent.job.summary),
+        agent.tag.task_id
+    )
+}
+
+fn notice_value(agent: &FoldedAgent) -> Value {
+    json!({
+        "conversation": agent.job.conversation,
+        "agent_id": agent.tag.agent_id,
+        "role_id": agent.tag.role_id,
+        "task_id": agent.tag.task_id,
+        "display_name": agent.tag.display_name,
+        "status": agent.end().status(),
+    })
 }
 
 fn runs_value(runs: &[RunView]) -> Value {

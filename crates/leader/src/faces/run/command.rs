@@ -1,13 +1,16 @@
-//! From the arguments of `leader run` to its exit code.
+//! From the arguments of `leader run`, or of another command that has one agent, to its exit code.
 
+use std::future::Future;
 use std::io::Read;
+use std::path::PathBuf;
 
+use protocol::config::Settings;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::status::{Status, StopReason};
 use protocol::tool::leader::CreateSubAgentParams;
 
 use crate::cli::RunArgs;
-use crate::driver::{CreateOrderRequest, Origin};
+use crate::driver::{CreateAnswer, CreateOrderRequest, Handle, Origin};
 use crate::exit;
 use crate::faces::console::Console;
 use crate::faces::interrupt::Interrupts;
@@ -32,15 +35,57 @@ pub async fn run(
     let flags = flags(args.model.as_ref(), args.lang.as_ref());
     let settings = surroundings.settings(flags, console)?;
     choose_model(&settings, &surroundings.variables)?;
-    let output = Output::of(args);
+    let output = Output::of(args.json, args.stream_json);
+    let order = CreateOrderRequest {
+        params: params(args, task),
+        origin: Origin::Person,
+    };
+    let opened = Opening {
+        surroundings,
+        settings,
+        worker_bin: args.worker_bin.clone(),
+        output,
+    };
+    see_through(opened, console, move |handle| async move {
+        handle.create(order).await
+    })
+    .await
+}
+
+/// What the conversation of one agent is opened with.
+#[derive(Debug)]
+pub struct Opening<'a> {
+    /// Where.
+    pub surroundings: &'a Surroundings,
+    /// By which rules.
+    pub settings: Settings,
+    /// The worker's executable, where a flag names one.
+    pub worker_bin: Option<PathBuf>,
+    /// How it is printed.
+    pub output: Output,
+}
+
+/// Opens a conversation, starts its one agent, stays with it to its end, and prints that.
+///
+/// # Errors
+/// When the machine is not fit, or the start is refused; nothing runs then.
+pub async fn see_through<F>(
+    opening: Opening<'_>,
+    console: &mut Console<'_>,
+    start: impl FnOnce(Handle) -> F,
+) -> Result<u8, ToolError>
+where
+    F: Future<Output = Result<CreateAnswer, ToolError>>,
+{
+    let output = opening.output;
     // From here on a signal ends the agents in order instead of this process at once.
     let mut interrupts = Interrupts::listen().map_err(|error| {
         ToolError::new(ErrorCode::Io, format!("signals can't be caught: {error}"))
     })?;
     let session = Session::open(SessionOrder {
-        surroundings,
-        settings,
-        worker_bin: args.worker_bin.clone(),
+        surroundings: opening.surroundings,
+        settings: opening.settings,
+        worker_bin: opening.worker_bin,
     })
     .await?;
     if let Err(error) = session.socket() {
@@ -48,11 +93,8 @@ pub async fn run(
             "no control socket, so that `leader ps` does not see this run: {error}"
         ));
     }
-    let order = CreateOrderRequest {
-        params: params(args, task),
-        origin: Origin::Person,
-    };
-    let driven = drive(session.handle(), order, output, &mut interrupts, console).await;
+    let start = start(session.handle().clone());
+    let driven = drive(session.handle(), start, output, &mut interrupts, console).await;
     session
         .close(StopReason::ConversationClosed, &mut interrupts)
         .await;

@@ -10,7 +10,7 @@ use protocol::status::StopReason;
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
-use crate::driver::{CreateAnswer, CreateOrderRequest, Handle, StopMode, Subscription};
+use crate::driver::{CreateAnswer, Handle, StopMode, Subscription};
 use crate::faces::console::Console;
 use crate::faces::interrupt::{Interrupt, Interrupts};
 use crate::faces::run::output::Output;
@@ -52,13 +52,13 @@ impl LastEvents {
     }
 }
 
-/// Creates the agent and stays with it to its end.
+/// Starts the agent and stays with it to its end.
 ///
 /// # Errors
 /// When stdout can't be written; the caller stops the agents.
 pub async fn drive(
     handle: &Handle,
-    order: CreateOrderRequest,
+    start: impl Future<Output = Result<CreateAnswer, ToolError>>,
     output: Output,
     interrupts: &mut Interrupts,
     console: &mut Console<'_>,
@@ -71,7 +71,7 @@ pub async fn drive(
     let mut ticks = tokio::time::interval(Duration::from_millis(LIVE_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut stop = Stop::new(handle);
-    let mut created = std::pin::pin!(handle.create(order));
+    let mut created = std::pin::pin!(start);
     let answer = loop {
         tokio::select! {
             answer = &mut created => break answer,

@@ -4,7 +4,6 @@ use protocol::error::ToolError;
 use protocol::result::AgentResult;
 use serde_json::{Value, json};
 
-use crate::cli::RunArgs;
 use crate::faces::console::Console;
 use crate::render::result::result_text;
 
@@ -21,8 +20,8 @@ pub enum Output {
 
 impl Output {
     /// What the arguments ask for.
-    pub fn of(args: &RunArgs) -> Output {
-        match (args.stream_json, args.json) {
+    pub fn of(json: bool, stream_json: bool) -> Output {
+        match (stream_json, json) {
             (true, _) => Output::StreamJson,
             (false, true) => Output::Json,
             (false, false) => Output::Text,
