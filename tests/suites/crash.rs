@@ -49,7 +49,7 @@ fn assert_truthful(workspace: &Workspace, agent: &Value, told: &str) {
     assert!(file["completed_at"].is_string(), "{told}: {file}");
 }
 
-/// The log of a run is whole, and each agent that it knows has one end in it.
+/// The log of a run is whole, and each agent that it knows has one end in it, told at most once.
 fn assert_one_end_each(workspace: &Workspace, conversation: &str, told: &str) {
     let log = workspace.read(&format!(".muster/runs/{conversation}/events.jsonl"));
     let records: Vec<Value> = log
@@ -72,6 +72,10 @@ fn assert_one_end_each(workspace: &Workspace, conversation: &str, told: &str) {
         tasks
     };
     assert_eq!(of("agent.created"), of("agent.ended"), "{told}: {log}");
+    let notices = of("notice.done");
+    let mut once = notices.clone();
+    once.dedup();
+    assert_eq!(notices, once, "{told}: {log}");
 }
 
 #[test]
