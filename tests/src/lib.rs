@@ -22,7 +22,7 @@ pub use escapees::Escapees;
 pub use fifo::Liveness;
 pub use ground::{Ground, Rung, User, grounds, users};
 pub use leader::{Ended, run};
-pub use rounds::{Random, Times, process_floor, rounds};
+pub use rounds::{Random, Times, process_time, rounds};
 pub use script::Turn;
 pub use serve::Serve;
 pub use waiting::{until, within};
