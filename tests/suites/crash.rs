@@ -1,13 +1,14 @@
 //! `kill -9` of workers and leaders at any point: nothing is left, nothing is torn, and each agent
 //! has one end. `MUSTER_KILLS` asks for more of them than an ordinary run makes.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use system_tests::{Random, Serve, Times, Turn, Workspace, process, rounds, run, until};
+use system_tests::{Random, Serve, Times, Turn, Workspace, process, rounds, run, until, within};
 
 const UP: Duration = Duration::from_secs(30);
 /// Numbers of agents that one conversation of a test uses; it has 99.
@@ -185,32 +186,19 @@ fn a_leader_killed_at_any_point_leaves_no_process_and_a_log_that_folds() {
 
 #[test]
 fn ctrl_c_stops_in_order_and_a_second_one_at_once() {
-    for (signal, code, twice) in [
-        (Signal::SIGINT, 130, false),
-        (Signal::SIGINT, 130, true),
-        (Signal::SIGTERM, 143, false),
-        (Signal::SIGHUP, 129, false),
+    for (signal, code) in [
+        (Signal::SIGINT, 130),
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
     ] {
         let workspace = Workspace::new();
         let mut alive = workspace.liveness("alive");
         let hold = format!("{} sleep 300", alive.hold());
         workspace.script("default", &[Turn::command(&hold)]);
         workspace.configure("");
-        let child = workspace
-            .command("leader")
-            .args(["run", "--summary", "is interrupted", "go"])
-            .stdin(std::process::Stdio::null())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = interrupted(&mut workspace.command("leader"), "go");
         assert!(alive.wait_up(1, Duration::from_secs(30)));
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        kill(pid, signal).unwrap();
-        if twice {
-            std::thread::sleep(Duration::from_millis(200));
-            kill(pid, signal).unwrap();
-        }
+        kill(pid_of(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{signal}: {output:?}");
         assert!(
@@ -220,4 +208,41 @@ fn ctrl_c_stops_in_order_and_a_second_one_at_once() {
         let file = workspace.conversation("sub_agent_results/agent_1");
         assert_eq!(file["status"], "terminated", "{file}");
     }
+    // A worker that is deaf to a stop has a long grace, unless somebody asks a second time.
+    let workspace = Workspace::scripted(&[]);
+    workspace.configure("[limits]\ngrace_seconds = 60\n");
+    let mut command = workspace.command("leader");
+    command.env("MUSTER_WORKER", system_tests::executable("fake_worker"));
+    let mut child = interrupted(&mut command, "fake: hang");
+    let partial = workspace.join("sub_agent_results/agent_1/partial.txt");
+    assert!(until(Duration::from_secs(30), || partial.exists().then_some(())).is_some());
+    kill(pid_of(&child), Signal::SIGINT).unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = told.find(|line| {
+        line.as_ref()
+            .unwrap()
+            .contains("stopping the agent in order")
+    });
+    assert!(first.is_some(), "the first one is not told");
+    kill(pid_of(&child), Signal::SIGINT).unwrap();
+    let (status, took) = within(|| child.wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let file = workspace.conversation("sub_agent_results/agent_1");
+    assert_eq!(file["status"], "terminated", "{file}");
+}
+
+/// A run of one agent that is to be interrupted.
+fn interrupted(leader: &mut Command, task: &str) -> Child {
+    leader
+        .args(["run", "--summary", "is interrupted", task])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap())
 }

@@ -322,6 +322,7 @@ fn progress(action: &str) -> Value {
 
 /// Stays, deaf to everything but SIGKILL.
 fn hang() -> io::Result<u8> {
+    nix::sys::signal::SigSet::all().thread_block()?;
     std::thread::sleep(FOR_EVER);
     Ok(98)
 }
