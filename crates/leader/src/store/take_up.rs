@@ -103,7 +103,11 @@ fn continue_journal(dir: &AgentDir, job: &JobSpec, earlier: &[TaskId]) -> io::Re
         }
         return Ok(());
     };
-    let cut_off = Prompts::builtin(job.language).call_interrupted(StopReason::LeaderDied);
+    // The words of a worker that had the time to say them itself.
+    let why = Prompts::builtin(job.language).call_interrupted(StopReason::LeaderDied);
+    let cut_off = ToolError::new(ErrorCode::Cancelled, why)
+        .to_result()
+        .to_string();
     let file = ConversationFile {
         agent_id: job.agent_id,
         role_id: job.role_id.clone(),
