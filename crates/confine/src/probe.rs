@@ -62,18 +62,10 @@ pub enum ProbeError {
 /// # Errors
 /// When `jail` can't be run, hangs, or has no answer.
 pub fn probe(jail: &Path) -> Result<Probe, ProbeError> {
-    probe_in(jail, None)
+    probe_up_to(jail, Rung::Cgroup2, None)
 }
 
-/// As [`probe`], with a delegated cgroup v2 directory to try.
-///
-/// # Errors
-/// As [`probe`].
-pub fn probe_in(jail: &Path, cgroup: Option<&Path>) -> Result<Probe, ProbeError> {
-    probe_up_to(jail, Rung::Cgroup2, cgroup)
-}
-
-/// As [`probe_in`], and nothing above `highest` is tried.
+/// As [`probe`], with nothing above `highest`; `cgroup` is a delegated cgroup v2 directory to try.
 ///
 /// # Errors
 /// As [`probe`].

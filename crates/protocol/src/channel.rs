@@ -34,12 +34,6 @@ pub const WRAP_UP: &str = "agent/wrap_up";
 pub const DEADLINE: &str = "agent/deadline";
 /// Leader to worker, request: are you there.
 pub const PING: &str = "agent/ping";
-/// Jail to leader: the worker is about to be executed.
-pub const JAIL_STARTED: &str = "jail/started";
-/// Jail to leader: it was not.
-pub const JAIL_FAILED: &str = "jail/failed";
-/// Jail to leader: the tree has ended.
-pub const JAIL_ENDED: &str = "jail/ended";
 
 /// Whether two versions of the channel can talk: they share the part before the dot.
 pub fn same_major(ours: &str, theirs: &str) -> bool {

@@ -177,19 +177,9 @@ impl Supervisor {
         agent.status(now_ms, position)
     }
 
-    /// Agents whose end was sent as a notice and not yet taken.
-    pub fn pending_notices(&self) -> impl Iterator<Item = &Agent> + '_ {
-        self.outbox.pending().map(|index| self.roster.get(index))
-    }
-
     /// Slots in use, of [`SupervisorConfig::max_concurrent`].
     pub fn slots_used(&self) -> usize {
         self.slots.used()
-    }
-
-    /// Whether new agents are refused because the conversation ends.
-    pub fn is_closing(&self) -> bool {
-        self.closing.is_some()
     }
 
     /// The lowest number of a role, up to `number_max`, that was never taken and whose default

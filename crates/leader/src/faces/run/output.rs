@@ -56,11 +56,6 @@ impl Output {
             }
         }
     }
-
-    /// Whether refusals are wanted as JSON on stdout too.
-    pub fn is_json(self) -> bool {
-        self != Output::Text
-    }
 }
 
 fn value_of(result: &AgentResult) -> Value {
