@@ -224,6 +224,101 @@ fn the_top_level_holds_what_it_may_and_nothing_else() {
     }
 }
 
+/// Whether a text names a path of somebody's machine, which means nothing on another.
+fn names_a_machine(text: &str) -> bool {
+    // In two pieces, so that this file names none.
+    [["/wo", "rk/"], ["/ro", "ot/"]].iter().any(|pieces| {
+        let path = pieces.concat();
+        text.match_indices(&path)
+            // Not the middle of a longer path, such as a user's `~/work/`.
+            .any(|(at, _)| {
+                !text[..at].ends_with(|c: char| c.is_alphanumeric() || "~._-}".contains(c))
+            })
+    })
+}
+
+/// Whether a text names an accident by a code, `X-YY-01`, instead of in words.
+fn names_a_code(text: &str) -> bool {
+    let is_code = |word: &str| {
+        let parts: Vec<&str> = word.split('-').collect();
+        matches!(parts[..], ["O", area, number]
+            if area.len() == 2
+                && area.chars().all(|c| c.is_ascii_uppercase())
+                && number.len() == 2
+                && number.chars().all(|c| c.is_ascii_digit()))
+    };
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
+        .any(is_code)
+}
+
+#[test]
+fn what_a_machine_or_a_list_elsewhere_knows_is_told_apart() {
+    for named in [
+        ["see /wo", "rk/x"],
+        ["at `/ro", "ot/.cache`"],
+        ["(/wo", "rk/main)"],
+    ] {
+        assert!(names_a_machine(&named.concat()), "{named:?}");
+    }
+    for free in ["/home/me/work/x", "~/work/", "network/", "/rootless/"] {
+        assert!(!names_a_machine(free), "{free}");
+    }
+    assert!(names_a_code(&["the accident O-", "PR-01."].concat()));
+    for free in ["O-RDONLY", "O-PR-1", "UTF-8", "NO-OP-01"] {
+        assert!(!names_a_code(free), "{free}");
+    }
+}
+
+#[test]
+fn files_speak_of_the_product_alone() {
+    let output = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let mut looked_at = 0;
+    for name in String::from_utf8_lossy(&output.stdout).lines() {
+        // Not all are texts, and one may be deleted already.
+        let Ok(text) = fs::read_to_string(root().join(name)) else {
+            continue;
+        };
+        looked_at += 1;
+        for (number, line) in text.lines().enumerate() {
+            assert!(
+                !names_a_machine(line) && !names_a_code(line),
+                "{name}:{}: {line}",
+                number + 1
+            );
+        }
+    }
+    assert!(looked_at > 100, "{looked_at}");
+}
+
+#[test]
+fn lock_files_name_no_registry_but_the_public_ones() {
+    // Somebody's mirror in a lock file makes a clean checkout of everybody else fail.
+    let public = [
+        "https://github.com/rust-lang/crates.io-index",
+        "https://registry.npmjs.org/",
+    ];
+    let mut seen = 0;
+    for name in ["Cargo.lock", "tests/peers/package-lock.json"] {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        let sources = text.lines().filter(|line| {
+            let line = line.trim_start();
+            line.starts_with("source = ") || line.starts_with("\"resolved\":")
+        });
+        for line in sources {
+            seen += 1;
+            assert!(
+                public.iter().any(|registry| line.contains(registry)),
+                "{name}: {line}"
+            );
+        }
+    }
+    assert!(seen > 0, "no sources were found to look at");
+}
+
 /// Files that are longer than the aim of 400 lines without their tests. The list may only shrink.
 const LONG_FILES: &[&str] = &[];
 
