@@ -76,7 +76,7 @@ impl Session {
 
     /// Stops what still runs, waits until the log is closed, and lets callers of the socket read
     /// their last answers. A signal meanwhile kills what is left. What can't even be killed is
-    /// given up after [`CLOSE_SECONDS_MAX`]: it dies with this process as far as the kernel can.
+    /// given up after `CLOSE_SECONDS_MAX`: it dies with this process as far as the kernel can.
     pub async fn close(self, reason: StopReason, interrupts: &mut Interrupts) {
         let Session {
             handle,

@@ -73,7 +73,7 @@ impl Pending {
 
 impl EventLog {
     /// Opens the log in the folder that `lock` holds; the lock is kept until the log is closed. A
-    /// torn last line is moved to [`TORN_FILE`], so that the next one stands alone.
+    /// torn last line is moved to [`TORN_FILE`](super::TORN_FILE), so that the next one stands alone.
     ///
     /// # Errors
     /// When the log can't be read, mended or written.
