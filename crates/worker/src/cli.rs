@@ -98,7 +98,7 @@ pub struct Alone {
     pub agent: Option<String>,
     /// Choose the model
     ///
-    /// A key of [models] in muster.toml, URL#NAME for a server that speaks chat
+    /// A key of `[models]` in muster.toml, URL#NAME for a server that speaks chat
     /// completions, or script:FILE for a file of replies. Default: `default_model`, the
     /// only configured one, or one that the environment tells, such as OPENAI_API_KEY.
     #[arg(long, value_name = "KEY|URL#NAME", verbatim_doc_comment)]

@@ -147,7 +147,7 @@ pub struct RunArgs {
     #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_turns: Option<u32>,
 
-    /// Model: a key of [models], URL#NAME or script:FILE
+    /// Model: a key of `[models]`, URL#NAME or script:FILE
     ///
     /// Default: default_model of the configuration, else the only configured one, else what the
     /// environment names (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, …). Example:
@@ -191,7 +191,7 @@ pub struct ServeArgs {
     #[arg(verbatim_doc_comment, long)]
     pub json: bool,
 
-    /// Model for agents whose creator names none: a key of [models], URL#NAME or script:FILE
+    /// Model for agents whose creator names none: a key of `[models]`, URL#NAME or script:FILE
     ///
     /// Default: as for `leader run`. Example: --model deepseek
     #[arg(verbatim_doc_comment, long, value_name = "MODEL")]
@@ -296,7 +296,7 @@ pub struct ResumeArgs {
         value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout_seconds: Option<u32>,
 
-    /// Model: a key of [models], URL#NAME or script:FILE
+    /// Model: a key of `[models]`, URL#NAME or script:FILE
     ///
     /// Default: the configured model of the key that it had. Example: --model deepseek
     #[arg(verbatim_doc_comment, long, value_name = "MODEL")]
