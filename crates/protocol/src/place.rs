@@ -29,6 +29,25 @@ const RESERVED_DIRS: &[&str] = &[
     ".claude",
 ];
 
+/// The name under which a file is written before it takes its own; one that is found after the
+/// writer's end is what a kill left half written.
+pub fn temporary_name(pid: u32, number: u64) -> String {
+    format!(".muster-{pid}-{number}.tmp")
+}
+
+/// Whether a name is a [`temporary_name`].
+pub fn is_temporary(name: &str) -> bool {
+    let numbers = name
+        .strip_prefix(".muster-")
+        .and_then(|rest| rest.strip_suffix(".tmp"));
+    numbers
+        .and_then(|numbers| numbers.split_once('-'))
+        .is_some_and(|(pid, number)| {
+            let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            digits(pid) && digits(number)
+        })
+}
+
 /// Checks a `deliverables_dir` or an entry of `write_paths` as it was written, and gives its plain
 /// form: `./docs//` is `docs`.
 ///
@@ -140,6 +159,20 @@ mod tests {
                 "{}",
                 error.message
             );
+        }
+    }
+
+    #[test]
+    fn only_our_own_temporary_names_are_known_as_such() {
+        assert!(is_temporary(&temporary_name(7, 12)));
+        for other in [
+            ".muster-.tmp",
+            ".muster-7.tmp",
+            ".muster-7-x.tmp",
+            "muster-7-1.tmp",
+            "a.tmp",
+        ] {
+            assert!(!is_temporary(other), "{other}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::status::{Status, StopReason};
 pub struct SkippedFile {
     /// Relative to the deliverables dir.
     pub name: String,
-    /// `symlink`, `fifo`, `socket`, `device`, `unreadable`.
+    /// `fifo`, `socket`, `device`, `unreadable`, `half_written`.
     pub why: String,
 }
 

@@ -7,7 +7,7 @@
 //! the same lines as a jail writes; its hang-up kills the command.
 
 mod client;
-mod clock;
+mod deadline;
 mod server;
 mod spec;
 

@@ -11,7 +11,7 @@ use nix::sys::socket::{
 };
 
 use super::CommandSpec;
-use super::clock::{Clock, Due, stood_still};
+use super::deadline::{Clock, Due, stood_still};
 use crate::clock;
 use crate::descriptors::{Lines, Placeholder, ProgramEnds};
 use crate::guard::{Conclusion, Running};

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use protocol::job::AGENT_DIR;
 use protocol::limits;
+use protocol::place::is_temporary;
 use protocol::result::{Deliverables, SkippedFile};
 use walkdir::WalkDir;
 
@@ -44,6 +45,9 @@ pub fn list(dir: &Dir, mut time_is_over: impl FnMut() -> bool) -> Deliverables {
                 let kind = entry.file_type();
                 if kind.is_dir() {
                     // Its content follows; an empty directory is no deliverable.
+                } else if kind.is_file() && entry.file_name().to_str().is_some_and(is_temporary) {
+                    // A kill in the middle of a write left it, and nobody will finish it.
+                    skip(&mut skipped, relative(entry.path(), &root), "half_written");
                 } else if kind.is_file() || kind.is_symlink() {
                     names.add(relative(entry.path(), &root));
                 } else {
@@ -157,6 +161,18 @@ mod tests {
             .map(|file| (file.name.as_str(), file.why.as_str()))
             .collect();
         assert_eq!(skipped, [("pipe", "fifo"), ("sock", "socket")]);
+    }
+
+    #[test]
+    fn what_a_kill_left_half_written_is_no_deliverable() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("whole.md"), "x").unwrap();
+        fs::write(place.path().join(".muster-4711-3.tmp"), "ha").unwrap();
+        let found = listed(place.path());
+        assert_eq!(found.files, ["whole.md"]);
+        let why = "half_written".to_owned();
+        let name = ".muster-4711-3.tmp".to_owned();
+        assert_eq!(found.skipped, [SkippedFile { name, why }]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{AccessFlags, Gid, Uid, UnlinkatFlags, faccessat, fchown, ftruncate, unlinkat};
 use protocol::error::{ErrorCode, ToolError};
+use protocol::place::temporary_name;
 
 use super::failure::{Doing, io_failure, system_failure};
 use super::limits;
@@ -243,7 +244,7 @@ fn open_new(directory: BorrowedFd<'_>, mode: Mode) -> nix::Result<(String, Owned
     for _ in 0..limits::TEMP_NAME_TRIES_MAX {
         let number = TEMP_NAMES.fetch_add(1, Ordering::Relaxed);
         // Not made from the file's own name, which may already be as long as a name can be.
-        let name = format!(".muster-{}-{number}.tmp", std::process::id());
+        let name = temporary_name(std::process::id(), number);
         match openat(directory.as_fd(), name.as_str(), flags, mode) {
             Ok(opened) => return Ok((name, opened)),
             Err(Errno::EEXIST) => {}
