@@ -52,6 +52,8 @@ def work(path, queue, results, limit):
             "timeout_seconds": limit,
             "task": f"Create the file {folder}/{name} with exactly this content:\n{content}\nThen report with finish_task.",
         }), time.monotonic() - start
+        # Said at once: a run of a slow model that is broken off has told of those that ended.
+        print(f"{number:3} has ended: {results[number][0].get('status')}", file=sys.stderr, flush=True)
 
 
 def judge(workspace, number, answer):
