@@ -84,6 +84,8 @@ def main():
         (home / ".config/muster/muster.toml").write_text(f"""
 language = "en"
 default_model = "real"
+[limits]
+timeout_seconds_min = 1
 [models.real]
 provider = "openai"
 base_url = "{options.base_url}"
