@@ -80,6 +80,19 @@ pub struct JobSpec {
     /// The run that this one takes up.
     #[serde(default)]
     pub resumes: Option<TaskId>,
+    /// The item of a batch that it carries out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<ItemTag>,
+}
+
+/// Which line of which text a batch's agent was made from. It stands in the event log with the
+/// agent, so that the log alone tells what became of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemTag {
+    /// The item's id in its batch.
+    pub id: String,
+    /// SHA-256 of its line, in hexadecimal.
+    pub sha256: String,
 }
 
 /// The bounds of one run.

@@ -39,6 +39,9 @@ pub const OUTPUT_TAIL_BYTES_MAX: usize = 2 * 1024;
 /// `last_action` of an agent.
 pub const LAST_ACTION_CHARS_MAX: usize = 200;
 
+/// The largest number of an agent that a person's command or batch file gives or gets; tool
+/// parameters go to 99.
+pub const PERSON_AGENT_ID_MAX: u32 = 100_000;
 /// Agents that may use a model at once.
 pub const MAX_CONCURRENT_DEFAULT: u32 = 5;
 /// The most that `limits.max_concurrent` may say.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::cli::run_args::RunArgs;
+
 /// Run LLM sub-agents as supervised processes, and see that nothing outlives them.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
@@ -81,106 +83,12 @@ A live agent goes before an ended one, and a newer run before an older. A conver
 may be shortened to any part of its id. A word that still fits several agents lists them.
 Examples: 1, conv_0190a6e0/1, 'Sub-agent 1', sub_0190a6e0-…";
 
-/// `leader run`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct RunArgs {
-    /// The task; `-` reads it from stdin
-    ///
-    /// At most 200000 bytes of UTF-8. It reaches the worker in a file, never in an argument.
-    /// Example: 'Write an overview of this repository to overview.md'
-    #[arg(
-        verbatim_doc_comment,
-        value_name = "TASK",
-        conflicts_with = "task_file"
-    )]
-    pub task: Option<String>,
+/// The text of `N` where whole runs are waited for.
+const WAIT_HELP: &str = "Agents: number, CONVERSATION/number, name or task_id
 
-    /// Read the task from FILE
-    ///
-    /// At most 200000 bytes of UTF-8. Example: --task-file task.md
-    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
-    pub task_file: Option<PathBuf>,
-
-    /// Number of the agent [default: the next free one]
-    ///
-    /// A number is free when its default deliverables dir is, too. Range: 1 to 99. Example:
-    /// --agent-id 3
-    #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub agent_id: Option<u32>,
-
-    /// What the agent is to do, in 10 to 30 characters [default: start of the task]
-    ///
-    /// At most 200 characters; shown in lists and notices. Example: --summary 'Write API docs'
-    #[arg(verbatim_doc_comment, long, value_name = "TEXT")]
-    pub summary: Option<String>,
-
-    /// Where results go [default: sub_agent_results/agent_N]
-    ///
-    /// Relative to the workspace, inside it, and empty or not there yet. Example:
-    /// --deliverables-dir docs/api
-    #[arg(verbatim_doc_comment, long, value_name = "DIR")]
-    pub deliverables_dir: Option<String>,
-
-    /// Use a deliverables dir that is not empty
-    ///
-    /// Default: off, and such a directory is refused.
-    #[arg(verbatim_doc_comment, long)]
-    pub reuse_deliverables_dir: bool,
-
-    /// What else it may write, relative to the workspace; may be repeated
-    ///
-    /// Default: nothing else. Example: --write-path src --write-path Cargo.toml
-    #[arg(verbatim_doc_comment, long = "write-path", value_name = "PATH")]
-    pub write_paths: Vec<String>,
-
-    /// Deadline in seconds [default: 600]
-    ///
-    /// Range: 1 to the configured limits.timeout_seconds_max, which is 3600 unless it is set.
-    /// Example: --timeout-seconds 120
-    #[arg(verbatim_doc_comment, long, value_name = "SECONDS",
-        value_parser = clap::value_parser!(u32).range(1..))]
-    pub timeout_seconds: Option<u32>,
-
-    /// Most answers of the model [default: 50]
-    ///
-    /// Range: 1 and more. Example: --max-turns 20
-    #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_turns: Option<u32>,
-
-    /// Model: a key of `[models]`, URL#NAME or script:FILE
-    ///
-    /// Default: default_model of the configuration, else the only configured one, else what the
-    /// environment names (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, …). Example:
-    /// --model http://127.0.0.1:11434/v1#qwen3
-    #[arg(verbatim_doc_comment, long, value_name = "MODEL")]
-    pub model: Option<String>,
-
-    /// Language in which the agent is spoken to: auto, zh or en [default: auto]
-    ///
-    /// auto takes Chinese when the summary or the task holds a Chinese character. Example:
-    /// --lang en
-    #[arg(verbatim_doc_comment, long, value_name = "LANG", value_parser = ["auto", "zh", "en"],
-        hide_possible_values = true)]
-    pub lang: Option<String>,
-
-    /// Print the result as one JSON object
-    ///
-    /// Default: off, text for people.
-    #[arg(verbatim_doc_comment, long, conflicts_with = "stream_json")]
-    pub json: bool,
-
-    /// Print events as they happen, one JSON object a line, the result last
-    ///
-    /// Default: off, text for people.
-    #[arg(verbatim_doc_comment, long)]
-    pub stream_json: bool,
-
-    /// Executable of the worker [default: `worker` beside `leader`]
-    ///
-    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
-    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
-    pub worker_bin: Option<PathBuf>,
-}
+The whole id of a conversation stands for all agents that its run has and will have; the
+wait is then over when its leader has ended. Default: all agents that are live now.
+Examples: 1, conv_0190a6e0/1, 'Sub-agent 1', conv_0190a6e0-0000-7000-8000-000000000001";
 
 /// `leader serve`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -324,7 +232,7 @@ pub struct ResumeArgs {
 /// `leader wait [N…]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct WaitArgs {
-    #[arg(value_name = "N", help = "Agents: number, CONVERSATION/number, name or task_id [default: all live ones]", long_help = AGENT_HELP)]
+    #[arg(value_name = "N", help = "Agents, or a whole run by its conversation [default: all live agents]", long_help = WAIT_HELP)]
     /// Whom to wait for; all live ones when empty.
     pub agents: Vec<String>,
 

@@ -4,9 +4,11 @@
 pub mod args;
 pub mod later;
 pub mod parse;
+pub mod run_args;
 
 pub use args::{
-    Cli, Command, DemoArgs, DoctorArgs, KillArgs, LogsArgs, PsArgs, ResumeArgs, RunArgs, ServeArgs,
+    Cli, Command, DemoArgs, DoctorArgs, KillArgs, LogsArgs, PsArgs, ResumeArgs, ServeArgs,
     StatusArgs, WaitArgs,
 };
 pub use parse::{ParseOutcome, command, parse};
+pub use run_args::RunArgs;

@@ -138,7 +138,8 @@ Example:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::{Command, LogsArgs, RunArgs, StatusArgs, WaitArgs};
+    use crate::cli::args::{Command, LogsArgs, StatusArgs, WaitArgs};
+    use crate::cli::run_args::RunArgs;
 
     fn parsed(line: &[&str]) -> ParseOutcome {
         parse(

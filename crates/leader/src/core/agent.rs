@@ -115,6 +115,12 @@ impl Agent {
         }
     }
 
+    /// Whether a kill did not end its tree, and it is known what is left of it.
+    pub fn is_unkillable(&self) -> bool {
+        matches!(self.state, State::Stopping(stopping) if stopping.unkillable)
+            && self.survivors.is_some()
+    }
+
     /// Whether it is listed as active: it runs, waits, is idle, is started or stopped, or waits
     /// for a slot.
     pub fn is_active(&self) -> bool {

@@ -71,6 +71,7 @@ pub(crate) fn job(number: u32) -> JobSpec {
         created_at: "2026-03-10T12:00:00Z".to_owned(),
         attempt: 1,
         resumes: None,
+        item: None,
     }
 }
 

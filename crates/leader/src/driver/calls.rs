@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::AgentId;
+use protocol::limits;
 use protocol::result::AgentStatus;
 use protocol::status::StopReason;
-use protocol::tool::leader::{AgentRef, tool_agent_id};
+use protocol::tool::leader::{AgentRef, person_agent_id, tool_agent_id};
 use serde_json::{Value, json};
 
 use crate::core::agent::Agent;
@@ -20,8 +21,6 @@ use crate::driver::tickets::Call;
 use crate::driver::work::{Planned, Work};
 use crate::os::trees;
 
-/// The largest number that a person's create gets by itself.
-const PERSON_NUMBER_MAX: u32 = 100_000;
 /// Numbers that one create tries when other leaders of the workspace take their directories away.
 const NUMBERS_TRIED_MAX: usize = 16;
 
@@ -188,19 +187,29 @@ impl State {
             .hint("raise limits.max_total_per_run, or begin a new conversation"));
         }
         if let Some(number) = order.params.agent_id {
-            return Ok(vec![tool_agent_id(number)?]);
+            return Ok(vec![match order.origin {
+                Origin::Person => person_agent_id(number)?,
+                Origin::Tool => tool_agent_id(number)?,
+            }]);
         }
         let number_max = match order.origin {
-            Origin::Person => PERSON_NUMBER_MAX,
+            Origin::Person => limits::PERSON_AGENT_ID_MAX,
             Origin::Tool => AgentId::TOOL_MAX,
         };
+        let is_unreserved = |agent_id| !self.reserved_numbers.contains(&agent_id);
         if order.params.deliverables_dir.is_some() {
-            return Ok(vec![self.core.next_number(None, number_max, |_| true)?]);
+            return Ok(vec![self.core.next_number(
+                None,
+                number_max,
+                is_unreserved,
+            )?]);
         }
         let workspace = &self.ground.workspace;
         let free_after = |after: Option<AgentId>| {
             self.core.next_number(None, number_max, |agent_id| {
-                Some(agent_id) > after && default_is_free(workspace, agent_id)
+                Some(agent_id) > after
+                    && is_unreserved(agent_id)
+                    && default_is_free(workspace, agent_id)
             })
         };
         let mut numbers = vec![free_after(None)?];

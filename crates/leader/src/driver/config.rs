@@ -1,6 +1,6 @@
 //! What a conversation is started with, and why it may not start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use protocol::config::Settings;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit;
-use protocol::ids::ConversationId;
+use protocol::ids::{AgentId, ConversationId};
 
 use crate::os::programs::SpawnProblem;
 use crate::os::rung::Shortfall;
@@ -56,6 +56,8 @@ pub struct DriverConfig {
     pub environment: Environment,
     /// The worker's executable, where a flag names one.
     pub worker_bin: Option<PathBuf>,
+    /// Numbers that no agent gets by itself, for a later create will name them.
+    pub reserved_numbers: BTreeSet<AgentId>,
     /// The jail's executable, where a test names one.
     pub jail_bin: Option<PathBuf>,
     /// For tests alone: a descriptor that every process of a tree keeps open, so that its end of
@@ -72,6 +74,7 @@ impl DriverConfig {
             settings,
             environment: Environment::of_process(),
             worker_bin: None,
+            reserved_numbers: BTreeSet::new(),
             jail_bin: None,
             keep_fd: None,
         }

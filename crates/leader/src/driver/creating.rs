@@ -227,7 +227,10 @@ pub(super) fn look_into_again(
         deliverables_facts: DirFacts::NotEmptyReused,
         deliverables: deliverables.absolute,
         write_paths,
-        mode: Mode::Blocking,
+        mode: match order.run_in_background {
+            true => Mode::Background,
+            false => Mode::Blocking,
+        },
         warnings: plan.warnings.clone(),
     };
     Ok(Planned { plan, order, claim })

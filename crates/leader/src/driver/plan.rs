@@ -12,7 +12,7 @@ use protocol::job::{JOB_FORMAT, JobLimits, JobSpec, ModelSpec};
 use protocol::status::Language;
 use protocol::text::{Prompts, SystemPrompt, WriteScope};
 use protocol::tool::Params;
-use protocol::tool::leader::{CreateSubAgentParams, summary_warning};
+use protocol::tool::leader::{CreateSubAgentParams, person_agent_id, summary_warning};
 
 use crate::driver::config::Environment;
 use crate::driver::request::{CreateOrderRequest, Origin, ResumeRequest};
@@ -95,7 +95,13 @@ pub struct Plan {
 /// When one is out of its range, or names a role or model that is not known.
 pub fn check(order: &CreateOrderRequest, ground: &Ground) -> Result<(), ToolError> {
     let params = &order.params;
-    params.check()?;
+    match order.origin {
+        Origin::Tool => params.check()?,
+        Origin::Person => {
+            params.agent_id.map(person_agent_id).transpose()?;
+            params.check_all_but_number()?;
+        }
+    }
     if let Some(role) = &params.role_id {
         return Err(ToolError::new(
             ErrorCode::UnknownRole,
@@ -162,6 +168,7 @@ pub fn plan(
         created_at: identity.created_at,
         attempt: 1,
         resumes: None,
+        item: order.item.as_ref().map(|item| item.tag.clone()),
         summary,
     };
     let system_prompt = system_prompt(&job, ground, &identity.spoken_time);
@@ -171,7 +178,10 @@ pub fn plan(
             Origin::Tool => summary_warning(&job.summary).into_iter().collect(),
             Origin::Person => Vec::new(),
         },
-        task: params.task.clone(),
+        task: match &order.item {
+            Some(item) => texts.task_that_builds_on(&params.task, &item.builds_on),
+            None => params.task.clone(),
+        },
         system_prompt,
         access,
         earlier: Vec::new(),

@@ -45,7 +45,11 @@ fn order(origin: Origin, change: impl FnOnce(&mut CreateSubAgentParams)) -> Crea
         ..CreateSubAgentParams::default()
     };
     change(&mut params);
-    CreateOrderRequest { params, origin }
+    CreateOrderRequest {
+        params,
+        origin,
+        item: None,
+    }
 }
 
 fn planned(order: &CreateOrderRequest) -> Result<Plan, ToolError> {

@@ -2,9 +2,10 @@
 
 use protocol::error::ToolError;
 use protocol::ids::TaskId;
-use protocol::job::JobSpec;
+use protocol::job::{ItemTag, JobSpec};
 use protocol::result::{AgentResult, StartedResult};
 use protocol::status::StopReason;
+use protocol::text::BuildsOn;
 use protocol::tool::leader::{AgentRef, CreateSubAgentParams, WaitMode};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -30,6 +31,17 @@ pub struct CreateOrderRequest {
     pub params: CreateSubAgentParams,
     /// Who wants it.
     pub origin: Origin,
+    /// The item of a batch that it is for.
+    pub item: Option<ItemOrder>,
+}
+
+/// What is special about the create of a batch's item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemOrder {
+    /// Which item.
+    pub tag: ItemTag,
+    /// Where the results lie that it builds on.
+    pub builds_on: Vec<BuildsOn>,
 }
 
 /// An agent of an earlier run that is to go on, as a face hands it on. All of it comes from the
@@ -46,6 +58,8 @@ pub struct ResumeRequest {
     pub timeout_seconds: Option<u32>,
     /// The model it is to go on with; none takes the configured one of the old key.
     pub model: Option<String>,
+    /// Whether it is answered at once, as a create in the background is.
+    pub run_in_background: bool,
 }
 
 /// What a create comes to.

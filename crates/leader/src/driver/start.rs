@@ -138,6 +138,7 @@ fn launch(
         asked,
         hidden_variables,
         keep_fd: config.keep_fd,
+        reserved_numbers: config.reserved_numbers,
         clock: Clock::start(),
         log,
         agents: Agents::default(),

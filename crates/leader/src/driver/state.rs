@@ -1,11 +1,11 @@
 //! The driver's task: takes what happens, asks the supervisor, carries out what it says.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
 use confine::signal::Signal;
-use protocol::ids::TaskId;
+use protocol::ids::{AgentId, TaskId};
 use protocol::status::StopReason;
 use tokio::sync::{mpsc, watch};
 
@@ -50,6 +50,7 @@ pub(super) struct State {
     pub(super) asked: Asked,
     pub(super) hidden_variables: Vec<String>,
     pub(super) keep_fd: Option<i32>,
+    pub(super) reserved_numbers: BTreeSet<AgentId>,
     pub(super) clock: Clock,
     pub(super) core: Supervisor,
     pub(super) log: EventLog,

@@ -109,6 +109,11 @@ impl Client {
         }
     }
 
+    /// Returns once the leader has closed the connection, as it does at its end at the latest.
+    pub async fn closed(mut self) {
+        while self.next_line().await.is_ok() {}
+    }
+
     async fn next_line(&mut self) -> Result<Line, CallError> {
         let mut buffer = vec![0; READ_BYTES];
         loop {

@@ -229,6 +229,7 @@ fn order() -> CreateOrderRequest {
             ..CreateSubAgentParams::default()
         },
         origin: Origin::Person,
+        item: None,
     }
 }
 

@@ -50,6 +50,7 @@ pub async fn resume(
             earlier,
             timeout_seconds: args.timeout_seconds,
             model: args.model.clone(),
+            run_in_background: false,
         })
         .filter(|order| !order.task.is_empty());
     let order = order.ok_or_else(|| {

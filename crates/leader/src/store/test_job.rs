@@ -29,5 +29,6 @@ pub(crate) fn job(workspace: &Path, deliverables_dir: &str) -> JobSpec {
         created_at: "2026-03-10T12:00:00Z".into(),
         attempt: 1,
         resumes: None,
+        item: None,
     }
 }

@@ -12,7 +12,13 @@ pub const TOOL: Tool = Tool {
     call: |handle, params, origin: Origin| {
         Box::pin(async move {
             let params = parse_params::<CreateSubAgentParams>(params)?;
-            let answer = handle.create(CreateOrderRequest { params, origin }).await?;
+            let answer = handle
+                .create(CreateOrderRequest {
+                    params,
+                    origin,
+                    item: None,
+                })
+                .await?;
             Ok(answer.to_value())
         })
     },

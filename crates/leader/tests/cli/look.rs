@@ -107,6 +107,31 @@ fn a_wait_returns_with_the_end_or_the_clock() {
     );
 }
 
+/// The socket of a leader that was killed closed a moment before its lock was free; who looked in
+/// between saw nobody and answered with success.
+#[test]
+fn a_wait_at_a_leader_that_is_killed_tells_of_it_and_does_not_hang() {
+    for whole in [false, true] {
+        let place = Place::new(WORKS);
+        let running = at_work(&place);
+        let dir = place.run_dir();
+        let conversation = dir.file_name().unwrap().to_str().unwrap();
+        let word = if whole { conversation } else { "1" };
+        let late = place.run(&["wait", word, "--timeout-seconds", "1"]);
+        assert_eq!(late.code(), Some(124), "{late:?}");
+        let waiting = place.start(&["wait", word]);
+        running.signal(Signal::SIGKILL);
+        let waited = waiting.end();
+        assert_eq!(waited.code(), Some(1), "{waited:?}");
+        assert_eq!(waited.stdout, "interrupted Sub-agent 1 (leader_died)\n");
+        let again = place.run(&["wait", word]);
+        assert_eq!((again.code(), again.stdout), (Some(1), waited.stdout));
+        running.end();
+    }
+    let nobody = Place::new(WORKS).run(&["wait", "conv_00000000"]);
+    assert_eq!(nobody.code(), Some(2), "{nobody:?}");
+}
+
 #[test]
 fn steps_are_followed_as_they_are_made() {
     let place = Place::new(WORKS);

@@ -186,6 +186,7 @@ impl Bench {
         let order = CreateOrderRequest {
             params,
             origin: Origin::Person,
+            item: None,
         };
         self.handle.create(order).await
     }

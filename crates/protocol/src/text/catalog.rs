@@ -36,6 +36,7 @@ macro_rules! files {
 
 /// Every file, one a line.
 pub(super) const FILES: &[PromptFile] = files!(
+    "builds_on.md",
     "first_message.md",
     "frames.md",
     "notices/system_completed.md",

@@ -4,6 +4,7 @@
 //! this module only knows which text is asked for and which values stand in it. [`Prompts`] is
 //! made once per run and has one function for each text.
 
+mod builds_on;
 mod catalog;
 mod frame;
 mod notice;
@@ -12,6 +13,7 @@ mod start;
 mod template;
 mod turn;
 
+pub use builds_on::BuildsOn;
 pub use frame::{Frame, FrameKind};
 pub use notice::Notice;
 pub use prompts::{Prompts, TextError};

@@ -70,6 +70,23 @@ pub fn tool_agent_id(number: i64) -> Result<AgentId, ToolError> {
         })
 }
 
+/// Reads an agent's number as a person may name it, in a batch file above all.
+///
+/// # Errors
+/// When it is not 1 to [`limits::PERSON_AGENT_ID_MAX`].
+pub fn person_agent_id(number: i64) -> Result<AgentId, ToolError> {
+    u32::try_from(number)
+        .ok()
+        .filter(|number| *number <= limits::PERSON_AGENT_ID_MAX)
+        .and_then(|number| AgentId::new(number).ok())
+        .ok_or_else(|| {
+            invalid(format!(
+                "`agent_id` must be 1 to {}, not {number}",
+                limits::PERSON_AGENT_ID_MAX
+            ))
+        })
+}
+
 fn check_role(role_id: Option<&String>) -> Result<(), ToolError> {
     match role_id.map(|text| RoleId::new(text.clone())) {
         Some(Err(error)) => Err(invalid(error.to_string())),
@@ -140,6 +157,16 @@ impl Params for CreateSubAgentParams {
         if let Some(number) = self.agent_id {
             tool_agent_id(number)?;
         }
+        self.check_all_but_number()
+    }
+}
+
+impl CreateSubAgentParams {
+    /// Checks everything but the number, whose range depends on who asks.
+    ///
+    /// # Errors
+    /// When a parameter is out of its range.
+    pub fn check_all_but_number(&self) -> Result<(), ToolError> {
         check_role(self.role_id.as_ref())?;
         check_texts(&self.task, self.summary.as_deref(), self.role_id.is_some())?;
         if self

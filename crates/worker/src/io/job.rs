@@ -207,6 +207,7 @@ pub(crate) mod tests {
             created_at: "2026-03-10T12:00:00Z".into(),
             attempt: 1,
             resumes: None,
+            item: None,
         }
     }
 

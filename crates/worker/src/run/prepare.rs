@@ -149,6 +149,7 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
         created_at: clock::utc_now(),
         attempt: 1,
         resumes: None,
+        item: None,
     };
     let system_prompt = match &wanted.system_prompt_file {
         Some(path) => read_text(path, "system prompt file", SYSTEM_PROMPT_BYTES_MAX)?,

@@ -149,7 +149,7 @@ impl Supervisor {
         let mut seen = std::collections::BTreeSet::new();
         agents.retain(|index| seen.insert(*index));
         let agents: Arc<[usize]> = agents.into();
-        let over = self.wait_is_over(mode, &agents);
+        let over = self.wait_is_over(mode, &agents, due_ms);
         if over || due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
             self.answer_wait(now_ms, ticket, caller, &agents, !over, effects);
             return;
@@ -162,12 +162,14 @@ impl Supervisor {
         self.waits.keep(ticket, caller, call);
     }
 
-    fn wait_is_over(&self, mode: WaitMode, agents: &[usize]) -> bool {
+    /// A wait with no time of its own would last for ever with an end that can't be brought about.
+    fn wait_is_over(&self, mode: WaitMode, agents: &[usize], due_ms: Option<u64>) -> bool {
         is_over(
             mode,
-            agents
-                .iter()
-                .map(|index| self.roster.get(*index).is_settled()),
+            agents.iter().map(|index| {
+                let agent = self.roster.get(*index);
+                agent.is_settled() || due_ms.is_none() && agent.is_unkillable()
+            }),
         )
     }
 
@@ -201,6 +203,9 @@ impl Supervisor {
                     let status = agent.state.status();
                     wait.agents
                         .push(result::standing(agent, status, now_ms, texts));
+                }
+                None if agent.is_unkillable() => {
+                    wait.agents.push(result::unkillable(agent, now_ms, texts));
                 }
                 None => wait.running.push(result::still_running(agent)),
             }
@@ -237,8 +242,12 @@ impl Supervisor {
                     effects.push(answer(ticket, Answer::Terminated(terminated)));
                     self.tell(index, caller, effects);
                 }
-                Call::Wait { agents, mode, .. } => {
-                    if self.wait_is_over(mode, &agents) {
+                Call::Wait {
+                    agents,
+                    mode,
+                    due_ms,
+                } => {
+                    if self.wait_is_over(mode, &agents, due_ms) {
                         self.waits.take(ticket);
                         self.answer_wait(now_ms, ticket, caller, &agents, false, effects);
                     }
@@ -254,7 +263,7 @@ impl Supervisor {
         index: usize,
         effects: &mut Vec<Effect>,
     ) {
-        for (ticket, _, call) in self.waits.of_agent(index) {
+        for (ticket, caller, call) in self.waits.of_agent(index) {
             let agent = self.roster.get(index);
             let survivors = agent.survivors.as_ref();
             let told = match call {
@@ -265,8 +274,17 @@ impl Supervisor {
                 Call::Terminate { .. } => {
                     Answer::Refused(ends::unkillable_error(&agent.job.display_name, survivors))
                 }
-                // A wait has a time of its own.
-                Call::Wait { .. } => continue,
+                Call::Wait {
+                    agents,
+                    mode,
+                    due_ms,
+                } => {
+                    if self.wait_is_over(mode, &agents, due_ms) {
+                        self.waits.take(ticket);
+                        self.answer_wait(now_ms, ticket, caller, &agents, false, effects);
+                    }
+                    continue;
+                }
             };
             self.waits.take(ticket);
             effects.push(answer(ticket, told));

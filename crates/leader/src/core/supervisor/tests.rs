@@ -407,6 +407,8 @@ fn the_ladder_climbs_on_time_and_an_unkillable_agent_is_told_and_tried_again() {
     );
     assert_eq!(names(&story.timer(3_000)), ["log agent.signalled", "term"]);
     assert_eq!(names(&story.timer(6_000)), ["log agent.signalled", "kill"]);
+    let (patient, _) = story.wait(&[1], WaitMode::All, None);
+    let (timed, _) = story.wait(&[1], WaitMode::All, Some(60_000));
     let unkillable = format!("answer {} refused timed_out", ticket.0);
     assert_eq!(
         names(&story.timer(8_000)),
@@ -422,10 +424,17 @@ fn the_ladder_climbs_on_time_and_an_unkillable_agent_is_told_and_tried_again() {
     };
     // Whoever waits for the end is told who is left, and what that waits on.
     let effects = story.take(seen.clone());
-    assert_eq!(
-        names(&effects),
-        ["log agent.unkillable", unkillable.as_str()]
+    let told = names(&effects);
+    assert_eq!(told[..2], ["log agent.unkillable", unkillable.as_str()]);
+    // A wait without a time of its own would last for ever; one with a time goes on.
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(
+        told[2].starts_with(&format!("answer {} ", patient.0)),
+        "{told:?}"
     );
+    assert_ne!(patient, timed);
+    let (_, again) = story.wait(&[1], WaitMode::All, None);
+    assert_eq!(again.len(), 1, "{:?}", names(&again));
     assert!(
         refused(&effects)
             .message
@@ -452,7 +461,8 @@ fn the_ladder_climbs_on_time_and_an_unkillable_agent_is_told_and_tried_again() {
             "log agent.ended",
             "conclude terminated",
             "release",
-            "notice terminated"
+            "answer 4 waited 1 of 1",
+            "log notice.done"
         ]
     );
     assert_eq!(story.it.slots_used(), 0);

@@ -111,7 +111,7 @@ pub fn dirs_around(start: &Path) -> Result<Vec<RunDir>, ToolError> {
 }
 
 /// What the leader of a run says of it; none when nobody listens.
-async fn live_view(dir: &RunDir) -> Option<RunView> {
+pub async fn live_view(dir: &RunDir) -> Option<RunView> {
     let view = |state, agents| {
         Some(RunView {
             conversation: dir.conversation.clone(),

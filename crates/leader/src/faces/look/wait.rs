@@ -1,9 +1,13 @@
 //! `leader wait [N…]`: waits for ends, from any terminal.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit as codes;
+use protocol::ids::ConversationId;
 use protocol::result::{AgentStatus, WaitResult};
 use protocol::socket::WAIT;
 use protocol::status::{Status, StopReason};
@@ -12,14 +16,15 @@ use tokio::task::JoinSet;
 
 use crate::cli::WaitArgs;
 use crate::exit;
-use crate::faces::client::{CallError, Client};
+use crate::faces::client::{ANSWER_MS_MAX, CallError, Client};
 use crate::faces::console::Console;
 use crate::faces::look::ended::ended_view;
-use crate::faces::look::overview::{Depth, meant, overview};
+use crate::faces::look::overview::{Depth, live_view, meant, overview};
 use crate::faces::runs::{RunDir, workspace_of};
 use crate::faces::surroundings::Surroundings;
-use crate::render::agents::RunState;
+use crate::render::agents::{RunState, RunView};
 use crate::render::width::plain;
+use crate::store::log::RunLock;
 
 /// One agent and what is known of its end.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,7 +111,14 @@ fn report(
     if timed_out {
         return Ok(codes::DEADLINE);
     }
-    let ends: Vec<_> = ended
+    // One that is still there when the wait is over all the same can't be ended, or its leader says
+    // nothing of it any more; neither is success.
+    let counted = if args.any {
+        ended
+    } else {
+        agents.iter().collect()
+    };
+    let ends: Vec<_> = counted
         .iter()
         .map(|agent| (agent.status, agent.stop_reason))
         .collect();
@@ -141,7 +153,17 @@ fn text_of(agents: &[Watched]) -> String {
 struct Group {
     run: RunDir,
     is_live: bool,
+    scope: Scope,
     agents: Vec<Watched>,
+}
+
+/// What of a run is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// The agents that are named.
+    Agents,
+    /// All that it has and will have, and its leader.
+    Run,
 }
 
 /// Whom the arguments mean, by run.
@@ -156,6 +178,7 @@ async fn groups(args: &WaitArgs, surroundings: &Surroundings) -> Result<Vec<Grou
                 groups.push(Group {
                     run: RunDir::of(&workspace, &view.conversation),
                     is_live: true,
+                    scope: Scope::Agents,
                     agents: live.map(Watched::of).collect(),
                 });
             }
@@ -164,18 +187,48 @@ async fn groups(args: &WaitArgs, surroundings: &Surroundings) -> Result<Vec<Grou
         return Ok(groups);
     }
     for word in &args.agents {
+        if let Some(view) = run_named(start, word).await? {
+            groups.push(Group {
+                run: RunDir::of(&workspace_of(start), &view.conversation),
+                is_live: view.state == RunState::Live,
+                scope: Scope::Run,
+                agents: view.agents.iter().map(Watched::of).collect(),
+            });
+            continue;
+        }
         let meant = meant(start, word).await?;
         let agent = Watched::of(&meant.agent);
-        match groups.iter_mut().find(|group| group.run == meant.run) {
+        let same = |group: &&mut Group| group.run == meant.run && group.scope == Scope::Agents;
+        match groups.iter_mut().find(same) {
             Some(group) => group.agents.push(agent),
             None => groups.push(Group {
                 run: meant.run,
                 is_live: meant.is_live,
+                scope: Scope::Agents,
                 agents: vec![agent],
             }),
         }
     }
     Ok(groups)
+}
+
+/// The run that a whole conversation's id names; none when the word names an agent.
+async fn run_named(start: &Path, word: &str) -> Result<Option<RunView>, ToolError> {
+    let Ok(conversation) = word.trim().parse::<ConversationId>() else {
+        return Ok(None);
+    };
+    let mut views = overview(start, Depth::All).await?;
+    let at = views
+        .iter()
+        .position(|view| view.conversation == conversation);
+    match at {
+        Some(at) => Ok(Some(views.swap_remove(at))),
+        None => Err(ToolError::new(
+            ErrorCode::UnknownAgent,
+            format!("no run `{conversation}` in this workspace"),
+        )
+        .hint("`leader ps --all` lists the runs there are; `-C DIR` looks elsewhere")),
+    }
 }
 
 /// What a wait at one leader came to.
@@ -189,33 +242,78 @@ async fn wait_for(
     any: bool,
     timeout_seconds: Option<u32>,
 ) -> Result<Waited, ToolError> {
-    let names: Vec<&str> = group
-        .agents
-        .iter()
-        .map(|agent| agent.task_id.as_str())
-        .collect();
-    let mut params = json!({"agents": names, "mode": if any { "any" } else { "all" }});
-    if let Some(seconds) = timeout_seconds {
-        params["timeout_seconds"] = json!(seconds);
-    }
-    let answer = match Client::connect(&group.run.path) {
-        Ok(mut client) => client.call_patiently(WAIT, params).await,
-        Err(error) => Err(CallError::Broken(error)),
+    let answer = match (Client::connect(&group.run.path), group.scope) {
+        (Ok(client), Scope::Run) => {
+            let limit = timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            match within(limit, client.closed()).await {
+                Some(()) => Err(CallError::Ended),
+                None => return Ok(still_there(group).await),
+            }
+        }
+        (Ok(mut client), Scope::Agents) => {
+            let names: Vec<&str> = group.agents.iter().map(|agent| &*agent.task_id).collect();
+            let mut params = json!({"agents": names, "mode": if any { "any" } else { "all" }});
+            if let Some(seconds) = timeout_seconds {
+                params["timeout_seconds"] = json!(seconds);
+            }
+            client.call_patiently(WAIT, params).await
+        }
+        (Err(error), _) => Err(CallError::Broken(error)),
     };
     match answer {
         Ok(answer) => read_answer(answer),
         // A leader that has ended has ended its agents; its log tells how.
-        Err(CallError::Ended | CallError::Broken(_)) => Ok(Waited {
-            timed_out: false,
-            agents: ended_view(&group.run)
-                .iter()
-                .flat_map(|view| &view.agents)
-                .map(Watched::of)
-                .filter(|agent| names.contains(&agent.task_id.as_str()))
-                .collect(),
-        }),
+        Err(CallError::Ended | CallError::Broken(_)) => of_log(group).await,
         Err(error) => Err(error.to_tool_error()),
     }
+}
+
+/// The outcome within a time, if one is given; none when it is over.
+async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+/// A run that goes on when the time is over: where its agents stand now.
+async fn still_there(group: Group) -> Waited {
+    let agents = match live_view(&group.run).await {
+        Some(view) => view.agents.iter().map(Watched::of).collect(),
+        None => group.agents,
+    };
+    Waited {
+        timed_out: true,
+        agents,
+    }
+}
+
+/// How the agents of a run ended whose leader is gone. The kernel closes the connection of a
+/// leader that was killed a moment before it lets go of its lock, so that the lock is what is
+/// waited for; a leader that hangs between the two is told as one that can't be asked.
+async fn of_log(group: Group) -> Result<Waited, ToolError> {
+    let dir = group.run.path.clone();
+    let freed = tokio::task::spawn_blocking(move || RunLock::wait_until_free(&dir));
+    let limit = Duration::from_millis(ANSWER_MS_MAX);
+    if tokio::time::timeout(limit, freed).await.is_err() {
+        return Err(CallError::Late.to_tool_error());
+    }
+    let wanted = |agent: &Watched| match group.scope {
+        Scope::Run => true,
+        Scope::Agents => group
+            .agents
+            .iter()
+            .any(|named| named.task_id == agent.task_id),
+    };
+    Ok(Waited {
+        timed_out: false,
+        agents: ended_view(&group.run)
+            .iter()
+            .flat_map(|view| &view.agents)
+            .map(Watched::of)
+            .filter(wanted)
+            .collect(),
+    })
 }
 
 fn read_answer(answer: Value) -> Result<Waited, ToolError> {

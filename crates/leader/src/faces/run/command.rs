@@ -39,6 +39,7 @@ pub async fn run(
     let order = CreateOrderRequest {
         params: params(args, task),
         origin: Origin::Person,
+        item: None,
     };
     let opened = Opening {
         surroundings,

@@ -78,6 +78,23 @@ impl RunLock {
         }
     }
 
+    /// Returns once no live leader holds the run's folder. Blocks for as long as that takes; not
+    /// for an async task.
+    ///
+    /// # Errors
+    /// When the lock's file is there and can't be looked at.
+    pub fn wait_until_free(dir: &Path) -> Result<(), LogError> {
+        let path = dir.join(LOCK_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(LogError::io("open", &path, error)),
+        };
+        file.lock_shared()
+            .and_then(|()| file.unlock())
+            .map_err(|error| LogError::io("lock", &path, error))
+    }
+
     /// The folder that it holds.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -1,0 +1,106 @@
+//! The arguments of `leader run`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `leader run`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct RunArgs {
+    /// The task; `-` reads it from stdin
+    ///
+    /// At most 200000 bytes of UTF-8. It reaches the worker in a file, never in an argument.
+    /// Example: 'Write an overview of this repository to overview.md'
+    #[arg(
+        verbatim_doc_comment,
+        value_name = "TASK",
+        conflicts_with = "task_file"
+    )]
+    pub task: Option<String>,
+
+    /// Read the task from FILE
+    ///
+    /// At most 200000 bytes of UTF-8. Example: --task-file task.md
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
+    pub task_file: Option<PathBuf>,
+
+    /// Number of the agent [default: the next free one]
+    ///
+    /// A number is free when its default deliverables dir is, too. Range: 1 to 99. Example:
+    /// --agent-id 3
+    #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub agent_id: Option<u32>,
+
+    /// What the agent is to do, in 10 to 30 characters [default: start of the task]
+    ///
+    /// At most 200 characters; shown in lists and notices. Example: --summary 'Write API docs'
+    #[arg(verbatim_doc_comment, long, value_name = "TEXT")]
+    pub summary: Option<String>,
+
+    /// Where results go [default: sub_agent_results/agent_N]
+    ///
+    /// Relative to the workspace, inside it, and empty or not there yet. Example:
+    /// --deliverables-dir docs/api
+    #[arg(verbatim_doc_comment, long, value_name = "DIR")]
+    pub deliverables_dir: Option<String>,
+
+    /// Use a deliverables dir that is not empty
+    ///
+    /// Default: off, and such a directory is refused.
+    #[arg(verbatim_doc_comment, long)]
+    pub reuse_deliverables_dir: bool,
+
+    /// What else it may write, relative to the workspace; may be repeated
+    ///
+    /// Default: nothing else. Example: --write-path src --write-path Cargo.toml
+    #[arg(verbatim_doc_comment, long = "write-path", value_name = "PATH")]
+    pub write_paths: Vec<String>,
+
+    /// Deadline in seconds [default: 600]
+    ///
+    /// Range: 1 to the configured limits.timeout_seconds_max, which is 3600 unless it is set.
+    /// Example: --timeout-seconds 120
+    #[arg(verbatim_doc_comment, long, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeout_seconds: Option<u32>,
+
+    /// Most answers of the model [default: 50]
+    ///
+    /// Range: 1 and more. Example: --max-turns 20
+    #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_turns: Option<u32>,
+
+    /// Model: a key of `[models]`, URL#NAME or script:FILE
+    ///
+    /// Default: default_model of the configuration, else the only configured one, else what the
+    /// environment names (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, …). Example:
+    /// --model http://127.0.0.1:11434/v1#qwen3
+    #[arg(verbatim_doc_comment, long, value_name = "MODEL")]
+    pub model: Option<String>,
+
+    /// Language in which the agent is spoken to: auto, zh or en [default: auto]
+    ///
+    /// auto takes Chinese when the summary or the task holds a Chinese character. Example:
+    /// --lang en
+    #[arg(verbatim_doc_comment, long, value_name = "LANG", value_parser = ["auto", "zh", "en"],
+        hide_possible_values = true)]
+    pub lang: Option<String>,
+
+    /// Print the result as one JSON object
+    ///
+    /// Default: off, text for people.
+    #[arg(verbatim_doc_comment, long, conflicts_with = "stream_json")]
+    pub json: bool,
+
+    /// Print events as they happen, one JSON object a line, the result last
+    ///
+    /// Default: off, text for people.
+    #[arg(verbatim_doc_comment, long)]
+    pub stream_json: bool,
+
+    /// Executable of the worker [default: `worker` beside `leader`]
+    ///
+    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
+    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
+    pub worker_bin: Option<PathBuf>,
+}
