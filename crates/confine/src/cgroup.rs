@@ -1,10 +1,10 @@
 //! A group of the tree's own in a delegated cgroup v2 directory: killed in one write, counted as
 //! one, and known to be empty.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -144,30 +144,81 @@ impl Cgroup {
     /// Removes the empty group.
     pub(crate) fn remove(&self) {
         // One that can't be removed is swept up by the next jail.
-        best_effort(unlinkat(
-            &self.parent,
-            self.name.as_os_str(),
-            UnlinkatFlags::RemoveDir,
-        ));
+        best_effort(remove_group(&self.parent, &self.name));
     }
+}
+
+/// Removes from a delegated directory what jails that were killed left in it; what is still being
+/// emptied gets [`limits::CGROUP_SWEEP_BUDGET_MS`]. For whoever started jails there, once it has
+/// seen the last of them end. Blocks.
+pub fn sweep_delegated(delegated: &Path) {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+    let Ok(parent) = nix::fcntl::open(delegated, flags, Mode::empty()) else {
+        return;
+    };
+    let deadline = clock::in_ms(limits::CGROUP_SWEEP_BUDGET_MS);
+    // The dead leave their group a moment after their parent has been told.
+    while sweep(delegated, &parent) == Swept::SomeLeft && !clock::left_until(deadline).is_zero() {
+        let pause = Duration::from_millis(limits::CGROUP_LOOK_MS);
+        let pause = PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO);
+        best_effort(nix::poll::poll(&mut [], pause));
+    }
+}
+
+/// What a sweep came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Swept {
+    /// No group of a dead jail is left.
+    All,
+    /// One could not be removed yet.
+    SomeLeft,
+}
+
+/// Removes an empty group and the empty groups below it, which whoever ran inside may have made.
+/// Goes [`limits::CGROUP_DEPTH_MAX`] deep.
+fn remove_group(parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    remove_to_depth(parent, name, limits::CGROUP_DEPTH_MAX)
+}
+
+fn remove_to_depth(parent: &OwnedFd, name: &OsStr, depth: u32) -> Result<(), Errno> {
+    let removed = unlinkat(parent, name, UnlinkatFlags::RemoveDir);
+    // With groups below it a group is busy, as one with processes is.
+    if removed != Err(Errno::EBUSY) || depth == 0 {
+        return removed;
+    }
+    let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY | OFlag::O_NOFOLLOW;
+    let group = openat(parent, name, flags, Mode::empty())?;
+    let listed = Path::new("/proc/self/fd").join(group.as_raw_fd().to_string());
+    let Ok(entries) = listed.read_dir() else {
+        return removed;
+    };
+    let below = entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    for entry in below.take(limits::CGROUP_SWEEP_MAX) {
+        remove_to_depth(&group, &entry.file_name(), depth - 1)?;
+    }
+    unlinkat(parent, name, UnlinkatFlags::RemoveDir)
 }
 
 /// Removes groups whose jail was killed. The kernel refuses to remove one with processes in it; one
 /// whose jail lives may be empty because it is just being filled, and is left alone.
-fn sweep(delegated: &Path, parent: &OwnedFd) {
+fn sweep(delegated: &Path, parent: &OwnedFd) -> Swept {
     let Ok(entries) = delegated.read_dir() else {
-        return;
+        return Swept::All;
     };
+    let mut swept = Swept::All;
     let names = entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name()));
     for name in names.take(limits::CGROUP_SWEEP_MAX) {
         let jail = name
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
         let gone = jail.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        if gone {
-            best_effort(unlinkat(parent, name.as_os_str(), UnlinkatFlags::RemoveDir));
+        if gone && remove_group(parent, &name) == Err(Errno::EBUSY) {
+            swept = Swept::SomeLeft;
         }
     }
+    swept
 }
 
 /// Reads `cgroup.events`.

@@ -257,6 +257,16 @@ impl Running {
             // A signal that can't be sent means that init is gone, which its pidfd tells.
             (Boundary::Namespaces(_), _) => best_effort(self.below.send(signal)),
             (Boundary::Subreaper | Boundary::Group, _) if self.reaped.is_some() => {}
+            (Boundary::Group, Signal::SIGTSTP | Signal::SIGCONT) => {
+                // A command is in a group of its own, and is found as a child of a child; one in
+                // the program's group may have lost its parent.
+                pass_to_program(self.below.pid(), signal);
+                if signal == Signal::SIGTSTP {
+                    walk::pause();
+                } else {
+                    walk::resume();
+                }
+            }
             (Boundary::Subreaper | Boundary::Group, _) => {
                 pass_to_program(self.below.pid(), signal);
             }

@@ -30,6 +30,7 @@
     )
 )]
 
+pub mod cgroup;
 pub mod cli;
 pub mod keeper;
 pub mod limits;
@@ -40,7 +41,6 @@ pub mod signal;
 
 mod canary;
 mod caps;
-mod cgroup;
 mod clock;
 mod confinement;
 mod descriptors;

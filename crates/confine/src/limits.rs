@@ -55,6 +55,10 @@ pub const CGROUP_EMPTY_BUDGET_MS: u64 = 2_000;
 pub const CGROUP_LOOK_MS: u64 = 20;
 /// Entries of the delegated directory that are looked at for groups left behind.
 pub const CGROUP_SWEEP_MAX: usize = 4096;
+/// Time in milliseconds that groups of dead jails get to become empty in the last sweep.
+pub const CGROUP_SWEEP_BUDGET_MS: u64 = 200;
+/// Levels of groups below a tree's own that are removed with it.
+pub const CGROUP_DEPTH_MAX: u32 = 8;
 
 /// Processes that one walk down a tree holds at once; each costs a descriptor.
 pub const WALK_PROCESSES_MAX: usize = 512;
