@@ -125,8 +125,14 @@ impl State {
             ToolError::new(ErrorCode::SpawnFailed, message).hint(hint)
         };
         let child = spawn(&order).map_err(|problem| failed(problem.to_string(), problem.hint()))?;
-        adopt(child, agent.clone(), log, self.child_events.clone())
-            .map_err(|error| failed(error.to_string(), String::new()))
+        adopt(child, agent.clone(), log, self.child_events.clone()).map_err(|error| {
+            let why = std::error::Error::source(&error).map(|why| format!(": {why}"));
+            let hint = "look at the limit of open files (`ulimit -n`); Linux 5.3 is needed";
+            failed(
+                format!("{error}{}", why.unwrap_or_default()),
+                hint.to_owned(),
+            )
+        })
     }
 
     /// Reads what an ended agent left, then the supervisor hears of the end.

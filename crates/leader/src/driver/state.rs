@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use confine::cgroup::sweep_delegated;
 use confine::signal::Signal;
 use protocol::ids::{AgentId, TaskId};
 use protocol::status::StopReason;
@@ -105,6 +106,11 @@ impl State {
                 self.stop_all(StopReason::LeaderStopped, StopHow::Graceful);
                 self.settle().await;
             }
+        }
+        if let Some(delegated) = self.asked.cgroup.clone() {
+            // What a jail that was killed could not remove itself. A failed thread leaves it to
+            // the next leader's jails.
+            drop(tokio::task::spawn_blocking(move || sweep_delegated(&delegated)).await);
         }
         self.log.close().await;
         // Whoever waits for the end looks at the value or finds the sender gone.
