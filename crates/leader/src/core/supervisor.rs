@@ -9,6 +9,8 @@ mod inputs;
 mod life;
 mod pause;
 #[cfg(test)]
+mod race_tests;
+#[cfg(test)]
 mod random_tests;
 #[cfg(test)]
 mod tests;
