@@ -102,6 +102,13 @@ impl Escapees {
         }
     }
 
+    /// One more, started by a line of shell text; it runs `held.sh` in the end.
+    pub fn and(&mut self, line: &str) {
+        self.count += 1;
+        self.script.push_str(line);
+        self.script.push('\n');
+    }
+
     /// A shell command that starts them and stays.
     pub fn command(&self) -> String {
         format!("{}exec sleep {LIFE_SECONDS}", self.script)

@@ -5,7 +5,10 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
+
+use crate::delegated::Delegated;
 
 /// An ordinary user that owns nothing and runs nothing on any machine.
 pub const ORDINARY: u32 = 12_345;
@@ -33,6 +36,8 @@ pub enum Rung {
     Subreaper,
     /// A PID namespace.
     Pidns,
+    /// A delegated cgroup around that.
+    Cgroup2,
 }
 
 impl Rung {
@@ -42,6 +47,7 @@ impl Rung {
             Rung::Group => "group",
             Rung::Subreaper => "subreaper",
             Rung::Pidns => "pidns",
+            Rung::Cgroup2 => "cgroup2",
         }
     }
 }
@@ -68,26 +74,65 @@ pub fn users() -> Vec<User> {
     if nix::unistd::geteuid().is_root() {
         return vec![User::Myself, User::Ordinary];
     }
-    // Shown with the output of a failed test, or by `--nocapture`.
-    io::Write::write_all(
-        &mut io::stderr(),
-        b"not root: only the present user is tried, not an unused one\n",
-    )
-    .ok();
+    skipped("not root: only the present user is tried, not an unused one");
     vec![User::Myself]
 }
 
-/// Every user on the rungs given.
+/// Every user on the rungs given, as far as the machine has them; where one is missing, that is
+/// said on stderr.
 pub fn grounds(rungs: &[Rung]) -> Vec<Ground> {
+    let rungs: Vec<Rung> = rungs
+        .iter()
+        .copied()
+        .filter(|rung| *rung != Rung::Cgroup2 || has_cgroup())
+        .collect();
     users()
         .into_iter()
         .flat_map(|user| rungs.iter().map(move |rung| Ground { user, rung: *rung }))
         .collect()
 }
 
-/// A command that runs `program` on this ground.
-pub(crate) fn command(ground: Ground, program: &Path) -> Command {
+/// Does the same on every ground, side by side: most of the time goes into waiting.
+///
+/// # Panics
+/// When the test does on one of them.
+pub fn on_each(rungs: &[Rung], test: impl Fn(Ground) + Sync) {
+    thread::scope(|scope| {
+        for ground in grounds(rungs) {
+            let test = &test;
+            scope.spawn(move || test(ground));
+        }
+    });
+}
+
+/// Whether a cgroup can be delegated, found out once by doing it.
+fn has_cgroup() -> bool {
+    static OBSTACLE: OnceLock<Option<String>> = OnceLock::new();
+    match OBSTACLE.get_or_init(|| Delegated::make(User::Myself).err()) {
+        Some(why) => skipped(&format!("the rung `cgroup2`: {why}")),
+        None => return true,
+    }
+    false
+}
+
+/// Says on stderr, past the capture of a test's output, that something was not tried, and why.
+pub fn skipped(why: &str) {
+    let test = thread::current().name().unwrap_or("a test").to_owned();
+    let words = format!("skipped: {why} ({test})\n");
+    io::Write::write_all(&mut io::stderr(), words.as_bytes()).ok();
+}
+
+/// A command that runs `program` on this ground, as the last word of `wrapper`.
+pub(crate) fn command(
+    ground: Ground,
+    delegated: Option<&Delegated>,
+    wrapper: &[OsString],
+    program: &Path,
+) -> Command {
     let mut words: Vec<OsString> = Vec::new();
+    if let Some(delegated) = delegated {
+        words.extend(["sh", "-c", &delegated.enter(), "sh"].map(OsString::from));
+    }
     if ground.user == User::Ordinary {
         let id = ORDINARY.to_string();
         words.extend(["setpriv", "--reuid", &id, "--regid", &id].map(OsString::from));
@@ -98,6 +143,7 @@ pub(crate) fn command(ground: Ground, program: &Path) -> Command {
             .extend(["unshare", "--user", "--map-current-user", "--keep-caps"].map(OsString::from));
         words.extend(["sh", "-c", NO_NAMESPACES, "sh"].map(OsString::from));
     }
+    words.extend_from_slice(wrapper);
     words.push(program.into());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
@@ -105,8 +151,14 @@ pub(crate) fn command(ground: Ground, program: &Path) -> Command {
 }
 
 /// The variables that belong to a ground.
-pub(crate) fn variables(ground: Ground) -> Option<(&'static str, &'static str)> {
-    (ground.rung == Rung::Group).then_some(("MUSTER_CONFINEMENT_HIGHEST", "group"))
+pub(crate) fn variables(
+    ground: Ground,
+    delegated: Option<&Delegated>,
+) -> Vec<(&'static str, OsString)> {
+    let highest =
+        (ground.rung == Rung::Group).then(|| ("MUSTER_CONFINEMENT_HIGHEST", "group".into()));
+    let cgroup = delegated.map(|it| ("MUSTER_CONFINEMENT_CGROUP", it.path().into()));
+    highest.into_iter().chain(cgroup).collect()
 }
 
 /// Connects to a socket as `user`: a leader refuses everybody but its own user, root as well.

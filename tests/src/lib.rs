@@ -6,22 +6,26 @@
     reason = "tests measure, wait and start processes themselves"
 )]
 
+pub mod delegated;
 pub mod escapees;
 pub mod fifo;
 pub mod ground;
 pub mod leader;
 pub mod model;
 pub mod process;
+pub mod refusals;
 pub mod rounds;
 pub mod script;
 pub mod serve;
 pub mod waiting;
 pub mod workspace;
 
+pub use delegated::Delegated;
 pub use escapees::Escapees;
 pub use fifo::Liveness;
-pub use ground::{Ground, Rung, User, grounds, users};
+pub use ground::{Ground, Rung, User, grounds, on_each, skipped, users};
 pub use leader::{Ended, run};
+pub use refusals::{Refusals, Whose};
 pub use rounds::{Random, Times, process_time, rounds};
 pub use script::Turn;
 pub use serve::Serve;

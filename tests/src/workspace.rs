@@ -1,24 +1,27 @@
 //! A workspace and a home of a test's own, so that no test sees another's or the user's files.
 
+use std::ffi::OsString;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::delegated::Delegated;
 use crate::executable;
 use crate::fifo::Liveness;
-use crate::ground::{self, Ground, ORDINARY, User};
+use crate::ground::{self, Ground, ORDINARY, Rung, User};
 use crate::script::Turn;
 
 /// The executables that another user needs a copy of, for a build folder may be private.
-const PUBLIC_EXECUTABLES: [&str; 4] = ["leader", "worker", "jail", "fake_worker"];
+const PUBLIC_EXECUTABLES: [&str; 5] = ["leader", "worker", "jail", "fake_worker", "refusing"];
 
 /// Two folders that vanish with the value: `workspace/` and `home/`.
 #[derive(Debug)]
 pub struct Workspace {
     root: TempDir,
     ground: Ground,
+    delegated: Option<Delegated>,
 }
 
 impl Default for Workspace {
@@ -48,7 +51,14 @@ impl Workspace {
         for name in ["workspace", "home"] {
             std::fs::create_dir(root.path().join(name)).expect("a fresh folder");
         }
-        let workspace = Workspace { root, ground };
+        let delegated = (ground.rung == Rung::Cgroup2).then(|| {
+            Delegated::make(ground.user).expect("`grounds` gives this rung only where it is had")
+        });
+        let workspace = Workspace {
+            root,
+            ground,
+            delegated,
+        };
         if ground.user == User::Ordinary {
             workspace.hand_over();
         }
@@ -84,6 +94,11 @@ impl Workspace {
     /// The ground that its commands run on.
     pub fn ground(&self) -> Ground {
         self.ground
+    }
+
+    /// The cgroup directory of a ground that has one.
+    pub fn delegated(&self) -> Option<&Delegated> {
+        self.delegated.as_ref()
     }
 
     /// One of our executables, where the ground's user can reach it.
@@ -198,14 +213,22 @@ impl Workspace {
     /// One of our executables, to be run in the workspace with this home and nothing else of the
     /// environment but `PATH`.
     pub fn command(&self, name: &str) -> Command {
-        let mut command = ground::command(self.ground, &self.executable(name));
+        self.command_under(&[], name)
+    }
+
+    /// The same, with the executable as the last word of another command, which runs as the
+    /// ground's user.
+    pub fn command_under(&self, wrapper: &[OsString], name: &str) -> Command {
+        let delegated = self.delegated();
+        let program = self.executable(name);
+        let mut command = ground::command(self.ground, delegated, wrapper, &program);
         command
             .current_dir(self.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home())
             .env("LANG", "C.UTF-8")
-            .envs(ground::variables(self.ground));
+            .envs(ground::variables(self.ground, delegated));
         command
     }
 

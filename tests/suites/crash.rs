@@ -8,11 +8,26 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use system_tests::{Random, Serve, Times, Turn, Workspace, process, rounds, run, until, within};
+use system_tests::{
+    Ground, Random, Rung, Serve, Times, Turn, Workspace, on_each, process, rounds, run, until,
+    within,
+};
 
 const UP: Duration = Duration::from_secs(30);
 /// Numbers of agents that one conversation of a test uses; it has 99.
 const AGENTS_PER_CONVERSATION: u32 = 90;
+
+const NAMESPACES: [Rung; 2] = [Rung::Cgroup2, Rung::Pidns];
+
+/// How much of an ordinary run falls to a ground: all of it where the machine's own rung is, for
+/// the others enough to see a fault.
+fn share(ground: Ground, whole: u32) -> u32 {
+    if ground == Ground::PLAIN {
+        whole
+    } else {
+        whole / 3
+    }
+}
 
 fn busy_turns(first: Option<Turn>) -> Vec<Turn> {
     let work = (0..40).map(|n| {
@@ -51,7 +66,7 @@ fn assert_truthful(workspace: &Workspace, agent: &Value, told: &str) {
 }
 
 /// The log of a run is whole, and each agent that it knows has one end in it, told at most once.
-fn assert_one_end_each(workspace: &Workspace, conversation: &str, told: &str) {
+pub(super) fn assert_one_end_each(workspace: &Workspace, conversation: &str, told: &str) {
     let log = workspace.read(&format!(".muster/runs/{conversation}/events.jsonl"));
     let records: Vec<Value> = log
         .lines()
@@ -81,17 +96,24 @@ fn assert_one_end_each(workspace: &Workspace, conversation: &str, told: &str) {
 
 #[test]
 fn a_worker_killed_at_any_point_leaves_a_truthful_end() {
+    on_each(&NAMESPACES, |ground| {
+        kill_workers(ground, rounds("MUSTER_KILLS", share(ground, 12)));
+    });
+}
+
+fn kill_workers(ground: Ground, mut left: u32) {
     let seed = u64::from(std::process::id());
     let mut random = Random::new(seed);
-    let mut left = rounds("MUSTER_KILLS", 12);
     while left > 0 {
         let count = left.min(AGENTS_PER_CONVERSATION);
         left -= count;
-        let workspace = Workspace::scripted(&busy_turns(None));
+        let workspace = Workspace::on(ground);
+        workspace.script("default", &busy_turns(None));
+        workspace.configure("");
         let mut serve = Serve::start(&workspace);
         let mut client = serve.connect();
         for round in 1..=count {
-            let told = format!("seed {seed}, {left} and round {round}");
+            let told = format!("{ground:?}, seed {seed}, {left} and round {round}");
             let id = client.send(
                 "create_sub_agent",
                 json!({"agent_id": round, "summary": "is killed in its work", "task": "work"}),
@@ -123,12 +145,18 @@ fn a_worker_killed_at_any_point_leaves_a_truthful_end() {
 
 #[test]
 fn a_leader_killed_at_any_point_leaves_no_process_and_a_log_that_folds() {
+    on_each(&[Rung::Cgroup2, Rung::Pidns, Rung::Subreaper], |ground| {
+        kill_leaders(ground, rounds("MUSTER_KILLS", share(ground, 10)))
+    });
+}
+
+fn kill_leaders(ground: Ground, count: u32) {
     let seed = u64::from(std::process::id());
     let mut random = Random::new(seed);
     let mut times = Times::default();
-    for round in 0..rounds("MUSTER_KILLS", 10) {
-        let told = format!("seed {seed}, round {round}");
-        let workspace = Workspace::new();
+    for round in 0..count {
+        let told = format!("{ground:?}, seed {seed}, round {round}");
+        let workspace = Workspace::on(ground);
         let mut alive = workspace.liveness("alive");
         let escapee = format!(
             "{} setsid sh -c 'echo up >&9; exec sleep 300' &",
@@ -180,7 +208,7 @@ fn a_leader_killed_at_any_point_leaves_no_process_and_a_log_that_folds() {
             "{told}: a late one"
         );
     }
-    let text = format!("leader killed, all gone: {}\n", times.summary());
+    let text = format!("{ground:?}: leader killed, all gone: {}\n", times.summary());
     std::io::stderr().write_all(text.as_bytes()).unwrap();
 }
 

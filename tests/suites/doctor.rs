@@ -1,14 +1,16 @@
 //! `leader doctor` on this machine and on worse ones, its proof, and rungs told as they are.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use system_tests::{Ended, Ground, Liveness, Rung, Serve, Turn, Workspace, grounds, run, until};
+use system_tests::{
+    Delegated, Ended, Ground, Liveness, Rung, Serve, Turn, User, Workspace, grounds, run, skipped,
+    until,
+};
 
 const BUDGET: Duration = Duration::from_secs(60);
 
@@ -344,53 +346,16 @@ fn a_proof_that_is_killed_or_interrupted_leaves_no_process() {
     }
 }
 
-/// A directory of the machine's cgroup v2 tree, as a service manager would delegate it.
-struct Delegated(PathBuf);
-
-impl Delegated {
-    /// Only root can make one here, and only where the tree is mounted.
-    fn make(name: &str) -> Option<Delegated> {
-        if !nix::unistd::geteuid().is_root() {
-            return None;
-        }
-        let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
-        let tree = mounts.lines().find_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let path = words.next()?;
-            (words.next()? == "cgroup2").then(|| PathBuf::from(path))
-        })?;
-        let path = tree.join(format!("muster-suite-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).ok()?;
-        Some(Delegated(path))
-    }
-
-    fn settings(&self) -> String {
-        format!("[confinement]\ncgroup = \"{}\"", self.0.display())
-    }
-
-    /// Removes it once its last group is gone.
-    fn remove(&self) {
-        let removed = until(BUDGET, || {
-            for entry in self.0.read_dir().into_iter().flatten().flatten() {
-                std::fs::remove_dir(entry.path()).ok();
-            }
-            std::fs::remove_dir(&self.0).ok()
-        });
-        assert_eq!(removed, Some(()));
-    }
-}
-
-impl Drop for Delegated {
-    fn drop(&mut self) {
-        if self.0.exists() && !std::thread::panicking() {
-            self.remove();
-        }
-    }
+/// A delegated directory, which only root can make here, and only where the tree is mounted.
+fn delegated() -> Option<Delegated> {
+    Delegated::make(User::Myself)
+        .map_err(|why| skipped(&why))
+        .ok()
 }
 
 #[test]
 fn a_delegated_cgroup_is_the_highest_rung_and_proven_as_one() {
-    let Some(delegated) = Delegated::make("proof") else {
+    let Some(delegated) = delegated() else {
         return;
     };
     let workspace = scripted(Ground::PLAIN);
@@ -409,7 +374,7 @@ fn a_delegated_cgroup_is_the_highest_rung_and_proven_as_one() {
 /// held by less, and it must be seen.
 #[test]
 fn a_rung_lost_in_mid_run_is_an_event_and_a_warning_and_told_beside_what_was_asked() {
-    let Some(delegated) = Delegated::make("lost") else {
+    let Some(delegated) = delegated() else {
         return;
     };
     let workspace = scripted(Ground::PLAIN);

@@ -9,9 +9,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use system_tests::{
-    Random, Rung, Serve, Times, Turn, Workspace, executable, grounds, process, process_time, until,
-    within,
+    Ground, Random, Rung, Serve, Times, Turn, Workspace, grounds, on_each, process, process_time,
+    rounds, until, within,
 };
+
+use super::crash::assert_one_end_each;
 
 const UP: Duration = Duration::from_secs(30);
 
@@ -38,7 +40,7 @@ while time.monotonic() < end:
 /// A leader whose workers misbehave on demand.
 fn faking(workspace: &Workspace) -> Serve {
     Serve::start_as(workspace, |command| {
-        command.env("MUSTER_WORKER", executable("fake_worker"));
+        command.env("MUSTER_WORKER", workspace.executable("fake_worker"));
     })
 }
 
@@ -112,21 +114,41 @@ fn a_fork_bomb_meets_the_cap_and_harms_nobody_else() {
 
 #[test]
 fn a_storm_of_creates_never_starts_more_than_the_cap_and_loses_no_slot() {
-    // All the numbers that a conversation has, and one that is kept for the end.
-    const AGENTS: usize = 98;
-    let workspace = Workspace::new();
+    // Two hundred at once: a conversation has 99 numbers, so that three leaders share them, each
+    // with a few numbers kept for the end.
+    const AGENTS: [usize; 3] = [67, 67, 66];
+    on_each(&[Rung::Cgroup2, Rung::Pidns, Rung::Subreaper], |ground| {
+        // All that is there on the ordinary ground, a third of it on each of the others.
+        let agents = if ground == Ground::PLAIN {
+            &AGENTS[..]
+        } else {
+            &AGENTS[..1]
+        };
+        std::thread::scope(|scope| {
+            for count in agents {
+                scope.spawn(move || storm(ground, *count));
+            }
+        });
+    });
+}
+
+/// One leader's part of the storm, and its own end.
+fn storm(ground: Ground, agents: usize) {
+    let workspace = Workspace::on(ground);
     workspace.script("default", &[]);
     workspace.configure("[limits]\nadmission = \"queue\"\ngrace_seconds = 1\n");
-    let serve = faking(&workspace);
+    let mut serve = faking(&workspace);
     let seed = u64::from(std::process::id());
+    let told = format!("{ground:?}, seed {seed}");
     let (done, most) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut client = serve.connect();
     let answers: Vec<Value> = std::thread::scope(|scope| {
-        // Counts trees without a pause.
+        // Counts trees all the time.
         scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
                 let trees = process::children(serve.pid()).len();
                 most.fetch_max(trees, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         // Kills whatever it finds below the leader: a jail, an init, a keeper, a worker.
@@ -141,7 +163,7 @@ fn a_storm_of_creates_never_starts_more_than_the_cap_and_loses_no_slot() {
                 }
             }
         });
-        let calls: Vec<u64> = (0..AGENTS)
+        let calls: Vec<u64> = (0..agents)
             .map(|_| client.send("create_sub_agent", fake("brief", json!({}))))
             .collect();
         let answers = calls.into_iter().map(|call| client.answer(call)).collect();
@@ -149,39 +171,52 @@ fn a_storm_of_creates_never_starts_more_than_the_cap_and_loses_no_slot() {
         answers
     });
     let most = most.load(Ordering::SeqCst);
-    assert!((1..=5).contains(&most), "seed {seed}: {most} trees");
+    assert!((1..=5).contains(&most), "{told}: {most} trees");
     for answer in &answers {
         let status = answer["status"].as_str().unwrap_or_default();
         assert!(
             ["completed", "failed"].contains(&status),
-            "{seed}: {answer}"
+            "{told}: {answer}"
         );
     }
-    let mut numbers: Vec<i64> = answers
+    let mut names: Vec<&str> = answers
         .iter()
-        .map(|a| a["agent_id"].as_i64().unwrap())
+        .map(|answer| answer["task_id"].as_str().unwrap())
         .collect();
-    numbers.sort_unstable();
-    assert_eq!(numbers, (1..=98).collect::<Vec<i64>>());
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), agents, "{told}");
     let completed = answers
         .iter()
         .filter(|a| a["status"] == "completed")
         .count();
-    assert!(completed > 0, "seed {seed}: every one was killed");
+    assert!(completed > 0, "{told}: every one was killed");
     assert_eq!(process::children(serve.pid()), [0; 0]);
     let last = client.call("create_sub_agent", fake("brief", json!({})));
-    assert_eq!(last["status"], "completed", "seed {seed}: {last}");
+    assert_eq!(last["status"], "completed", "{told}: {last}");
+    client.call("shutdown", json!({}));
+    assert!(serve.wait(UP).is_some(), "{told}");
+    assert_one_end_each(&workspace, &serve.conversation, &told);
 }
 
 #[test]
 fn a_kill_without_grace_takes_no_longer_than_a_few_processes() {
-    let workspace = Workspace::new();
+    for ground in grounds(&[Rung::Cgroup2, Rung::Pidns, Rung::Subreaper]) {
+        // All of them where the machine's own rung is, for the others enough to see a fault.
+        let count = if ground == Ground::PLAIN { 40 } else { 12 };
+        kills_without_grace(ground, rounds("MUSTER_KILLS", count).min(90));
+    }
+}
+
+/// Kills so many agents, each compared with processes that are started at the same moment.
+fn kills_without_grace(ground: Ground, count: u32) {
+    let workspace = Workspace::on(ground);
     workspace.script("default", &[]);
     workspace.configure("[limits]\ngrace_seconds = 0\n");
     let serve = faking(&workspace);
     let mut client = serve.connect();
     let (mut times, mut floor) = (Times::default(), Times::default());
-    for n in 1..=40 {
+    for n in 1..=count {
         let more = json!({"agent_id": n, "run_in_background": true});
         client.call("create_sub_agent", fake("hang", more));
         let partial = workspace.join(format!("sub_agent_results/agent_{n}/partial.txt"));
@@ -192,46 +227,46 @@ fn a_kill_without_grace_takes_no_longer_than_a_few_processes() {
         // One after the other, so that both meet the same machine.
         floor.add(process_time());
     }
-    // The answer comes once the tree has been reaped and the record of it is on the disk.
-    for percent in [50, 95] {
-        let (kill, process) = (times.percentile(percent), floor.percentile(percent));
-        assert!(
-            kill < process * 60,
-            "kills: {}; processes: {}",
-            times.summary(),
-            floor.summary()
-        );
-    }
-    let text = format!(
-        "kills: {}; processes: {}\n",
+    let told = format!(
+        "{ground:?}: kills: {}; processes: {}",
         times.summary(),
         floor.summary()
     );
-    std::io::stderr().write_all(text.as_bytes()).unwrap();
+    // The answer comes once the tree has been reaped and the record of it is on the disk.
+    for percent in [50, 95] {
+        let (kill, process) = (times.percentile(percent), floor.percentile(percent));
+        assert!(kill < process * 60, "{told}");
+    }
+    std::io::stderr()
+        .write_all(format!("{told}\n").as_bytes())
+        .unwrap();
 }
 
 #[test]
 fn twenty_kills_leave_no_zombie_and_no_descriptor() {
     // A dropped handle was killed but never waited for; dead entries piled up.
-    let workspace = Workspace::scripted(&[Turn::text("late").late(600_000)]);
-    workspace.configure("[limits]\ngrace_seconds = 1\n");
-    let serve = Serve::start(&workspace);
-    let mut client = serve.connect();
-    let before = process::descriptors(serve.pid()).len();
-    for n in 1..=20 {
-        let started = client.call(
-            "create_sub_agent",
-            json!({"agent_id": n, "summary": "is created and ended", "task": "wait",
-                   "run_in_background": true}),
-        );
-        assert_eq!(started["status"], "running", "{started}");
-        let ended = client.call("terminate_sub_agent", json!({"agent_id": n}));
-        assert_eq!(ended["status"], "terminated", "{ended}");
-    }
-    let calm = until(Duration::from_secs(2), || {
-        let after = process::descriptors(serve.pid()).len();
-        (process::zombies(serve.pid()).is_empty() && after.abs_diff(before) <= 5).then_some(())
+    on_each(&[Rung::Cgroup2, Rung::Pidns, Rung::Subreaper], |ground| {
+        let workspace = Workspace::on(ground);
+        workspace.script("default", &[Turn::text("late").late(600_000)]);
+        workspace.configure("[limits]\ngrace_seconds = 1\n");
+        let serve = Serve::start(&workspace);
+        let mut client = serve.connect();
+        let before = process::descriptors(serve.pid()).len();
+        for n in 1..=20 {
+            let started = client.call(
+                "create_sub_agent",
+                json!({"agent_id": n, "summary": "is created and ended", "task": "wait",
+                       "run_in_background": true}),
+            );
+            assert_eq!(started["status"], "running", "{started}");
+            let ended = client.call("terminate_sub_agent", json!({"agent_id": n}));
+            assert_eq!(ended["status"], "terminated", "{ended}");
+        }
+        let calm = until(Duration::from_secs(2), || {
+            let after = process::descriptors(serve.pid()).len();
+            (process::zombies(serve.pid()).is_empty() && after.abs_diff(before) <= 5).then_some(())
+        });
+        let after = process::descriptors(serve.pid());
+        assert!(calm.is_some(), "{ground:?}: {before} before, now {after:?}");
     });
-    let after = process::descriptors(serve.pid());
-    assert!(calm.is_some(), "{before} before, now {after:?}");
 }

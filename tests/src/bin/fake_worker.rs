@@ -135,6 +135,14 @@ impl Fake {
                 self.say(channel::FINISHED, finished(true, "was quick and is done"))?;
                 Ok(0)
             }
+            // Reports after as many milliseconds as the rest of its task says.
+            "report after" => {
+                self.initialize()?;
+                let pause_ms = self.rest.trim().parse().map_err(io::Error::other)?;
+                std::thread::sleep(Duration::from_millis(pause_ms));
+                self.say(channel::FINISHED, finished(true, "was done at that moment"))?;
+                Ok(0)
+            }
             // Runs the rest of its task in a shell, and goes without looking back.
             "shell" => {
                 self.initialize()?;
