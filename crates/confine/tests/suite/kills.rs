@@ -220,6 +220,26 @@ fn process_state(pid: i32) -> Option<char> {
     stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
+/// Every process below a jail whose executable is not the jail's: what it holds, without its own
+/// init and keeper.
+fn programs_below(jail: i32) -> Vec<i32> {
+    let executable = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let mut found = Vec::new();
+    let mut parents = vec![jail];
+    while let Some(parent) = parents.pop() {
+        let path = format!("/proc/{parent}/task/{parent}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        for child in children.split_whitespace() {
+            let child = child.parse().unwrap();
+            parents.push(child);
+            if executable(child) != executable(jail) {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
 /// Whether a process has a child that has not ended.
 fn has_children(pid: i32) -> bool {
     let path = format!("/proc/{pid}/task/{pid}/children");
@@ -306,13 +326,13 @@ fn a_pause_stops_what_escaped_too_and_all_of_it_goes_on_afterwards() {
         let sizes = || (size("escaped"), size("plain"));
         wait_until("both tick", || sizes().0 > 0 && sizes().1 > 0);
         signal(&jail.child, Signal::SIGTSTP);
-        let mut last = sizes();
-        wait_until("both stand still", || {
-            // Many ticks long, so that two that are the same mean a stop.
-            std::thread::sleep(Duration::from_millis(300));
-            let before = std::mem::replace(&mut last, sizes());
-            before == last
+        let pid = i32::try_from(jail.child.id()).unwrap();
+        wait_until("all of them are stopped", || {
+            let programs = programs_below(pid);
+            let stopped = |pid: &i32| matches!(process_state(*pid), Some('T' | 'Z'));
+            programs.len() >= 2 && programs.iter().all(stopped)
         });
+        let last = sizes();
         signal(&jail.child, Signal::SIGCONT);
         wait_until("both go on", || sizes().0 > last.0 && sizes().1 > last.1);
         std::io::Write::write_all(jail.stdin.as_mut().unwrap(), b"go\n").unwrap();
