@@ -275,6 +275,18 @@ mod tests {
     }
 
     #[test]
+    fn a_model_is_told_the_default_that_is_in_force() {
+        let schema = serde_json::to_value(schemars::schema_for!(RunCommandParams)).unwrap();
+        let told = &schema["properties"]["timeout_seconds"];
+        let default = limits::COMMAND_SECONDS_DEFAULT;
+        assert_eq!(
+            told["description"],
+            format!("Seconds until it is killed, default {default}.")
+        );
+        assert_eq!(told["maximum"], limits::COMMAND_SECONDS_MAX);
+    }
+
+    #[test]
     fn an_edit_that_can_change_nothing_is_refused() {
         let edit = |old: &str, new: &str| {
             parse_params::<EditFileParams>(
