@@ -14,3 +14,4 @@ mod crash;
 mod ends;
 mod stops;
 mod support;
+mod threads;

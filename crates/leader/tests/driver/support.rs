@@ -234,6 +234,13 @@ impl Bench {
             .collect()
     }
 
+    /// Ends the driver's task in the middle of its work.
+    pub(crate) async fn abort_driver(&mut self) {
+        let task = self.task.take().unwrap();
+        task.abort();
+        assert!(within(task).await.unwrap_err().is_cancelled());
+    }
+
     /// Drops the last handle and sees that the conversation ends by itself.
     pub(crate) async fn drop_handle_and_wait(self) {
         let Bench {
