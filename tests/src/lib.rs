@@ -17,6 +17,7 @@ pub mod refusals;
 pub mod rounds;
 pub mod script;
 pub mod serve;
+pub mod terminal;
 pub mod waiting;
 pub mod workspace;
 

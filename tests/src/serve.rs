@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -81,8 +81,7 @@ impl Serve {
     /// # Panics
     /// When the socket refuses.
     pub fn connect(&self) -> Client {
-        let stream = ground::connect(self.user, &self.socket);
-        Client::new(stream.expect("the socket of a live leader"))
+        Client::connect(self.user, &self.socket)
     }
 
     /// One call on a connection of its own.
@@ -127,6 +126,14 @@ pub struct Client {
 }
 
 impl Client {
+    /// Connects to the socket of a leader of `user`.
+    ///
+    /// # Panics
+    /// When it refuses.
+    pub fn connect(user: User, socket: &Path) -> Self {
+        Client::new(ground::connect(user, socket).expect("the socket of a live leader"))
+    }
+
     fn new(stream: UnixStream) -> Self {
         let reader = stream.try_clone().expect("a descriptor more");
         let (sender, lines) = channel();

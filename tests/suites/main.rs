@@ -30,5 +30,7 @@ mod refused;
 mod results;
 mod storms;
 mod structure;
+mod stuck;
 mod supervisor;
+mod terminal;
 mod worker_io;
