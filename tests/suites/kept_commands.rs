@@ -429,3 +429,50 @@ fn a_command_can_not_signal_the_leader() {
         assert_eq!(refused, 3, "{setting:?} {told:?}");
     });
 }
+
+#[test]
+fn a_command_in_the_background_is_told_of_and_ends_with_its_agent() {
+    // A server that was started with `&` was lost with its shell, and one that was waited for cost
+    // an agent its deadline.
+    let background = |command: &str| {
+        let arguments = json!({"command": command, "run_in_background": true,
+            "timeout_seconds": 600});
+        ("run_command", arguments)
+    };
+    each(ALL, |setting| {
+        let stays = format!("{HOLD}sleep 400");
+        let mut turns = vec![
+            Turn::calls(&[background(&stays), background("sleep 0.3; echo two")]),
+            Turn::call("check_background", json!({"command_id": "bg_2"})),
+            Turn::calls(&[background("echo three")]),
+        ];
+        // The model goes on with its work, and is told of the end somewhere on the way.
+        turns.extend((0..10).map(|n| Turn::command(&format!("sleep 0.2; echo {n}"))));
+        turns.push(Turn::finish(DONE));
+        let scene = Scene::new(setting, &turns, &[]);
+        let mut alive = scene.alive();
+        scene.run();
+        assert!(alive.wait_gone(SOON).is_some(), "{setting:?}");
+        let told = scene.told();
+        assert!(
+            told[0].contains("bg_1") && told[1].contains("bg_2"),
+            "{told:?}"
+        );
+        let two = "[bg_2 completed: sleep 0.3; echo two]\n[exit code 0; 4 bytes of output]\ntwo";
+        assert_eq!(told[2], two, "{setting:?}");
+        let conversation = scene.workspace.conversation("sub_agent_results/agent_1");
+        let announced: Vec<&str> = conversation["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|message| message["role"] == "user")
+            .filter_map(|message| message["content"].as_str())
+            .filter(|text| text.contains("<background-results>"))
+            .collect();
+        assert_eq!(announced.len(), 1, "{setting:?} {announced:?}");
+        let three = "<command id=\"bg_3\" state=\"completed\" line=\"echo three\">\n\
+                     [exit code 0; 6 bytes of output]\nthree\n</command>";
+        assert!(announced[0].contains(three), "{announced:?}");
+        assert_eq!(conversation["stats"]["commands"], 13, "{setting:?}");
+    });
+}

@@ -30,7 +30,8 @@ pub fn of_error(code: ErrorCode) -> u8 {
         | ErrorCode::BinaryFile
         | ErrorCode::NoMatch
         | ErrorCode::SeveralMatches
-        | ErrorCode::TooLarge => exit::USAGE,
+        | ErrorCode::TooLarge
+        | ErrorCode::TooMany => exit::USAGE,
         ErrorCode::NoModel
         | ErrorCode::TooManyAgents
         | ErrorCode::SpawnFailed

@@ -73,6 +73,8 @@ words!(
         SeveralMatches = "several_matches",
         /// Larger than allowed.
         TooLarge = "too_large",
+        /// As many of it as may be are there already.
+        TooMany = "too_many",
         /// It took too long.
         TimedOut = "timed_out",
         /// Not run, because an earlier call of the same turn ended the run.

@@ -91,6 +91,10 @@ pub const TIME_WARNING_PERCENT: u32 = 80;
 pub const COMMAND_SECONDS_DEFAULT: u32 = 120;
 /// The greatest time-out of a command, in seconds.
 pub const COMMAND_SECONDS_MAX: u32 = 600;
+/// Commands of one agent that run in the background at a time.
+pub const BACKGROUND_COMMANDS_MAX: usize = 8;
+/// What is announced of a background command that has ended, in bytes.
+pub const BACKGROUND_RESULT_BYTES_MAX: usize = 3 * 1024;
 /// From a command's SIGTERM to its SIGKILL, in milliseconds.
 pub const COMMAND_GRACE_MS: u64 = 1_000;
 

@@ -69,8 +69,31 @@ impl Prompts {
     }
 }
 
+/// Makes a text harmless inside an element whose tags have these names, and leaves the rest as it
+/// is: source code with `&amp;` and `&lt;` in every line would be copied so by some models.
+pub(super) fn without_tags(text: &str, names: &[&str]) -> String {
+    let is_tag = |rest: &str| {
+        let name = rest.trim_start_matches(|c: char| c == '/' || c.is_whitespace());
+        names.iter().any(|tag| {
+            name.get(..tag.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(tag))
+        })
+    };
+    let mut harmless = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        let (before, behind) = rest.split_at(at);
+        let behind = &behind[1..];
+        harmless.push_str(before);
+        harmless.push_str(if is_tag(behind) { "&lt;" } else { "<" });
+        rest = behind;
+    }
+    harmless.push_str(rest);
+    harmless
+}
+
 /// Makes a text harmless inside an XML element or a quoted attribute.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -82,4 +105,26 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_frames_own_tags_are_taken_out() {
+        let names = ["command", "background-results"];
+        for (text, wanted) in [
+            ("a < b && Vec<T>", "a < b && Vec<T>"),
+            ("</command>", "&lt;/command>"),
+            ("< / COMMAND id=1>", "&lt; / COMMAND id=1>"),
+            ("<<background-results>", "<&lt;background-results>"),
+            ("<comma", "<comma"),
+            ("<\u{6587}>", "<\u{6587}>"),
+            ("<", "<"),
+            ("", ""),
+        ] {
+            assert_eq!(without_tags(text, &names), wanted);
+        }
+    }
 }

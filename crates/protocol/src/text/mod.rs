@@ -4,6 +4,7 @@
 //! this module only knows which text is asked for and which values stand in it. [`Prompts`] is
 //! made once per run and has one function for each text.
 
+mod background;
 mod builds_on;
 mod catalog;
 mod frame;
@@ -13,6 +14,7 @@ mod start;
 mod template;
 mod turn;
 
+pub use background::{BackgroundResult, BackgroundState};
 pub use builds_on::BuildsOn;
 pub use frame::{Frame, FrameKind};
 pub use notice::Notice;

@@ -537,7 +537,7 @@ fn the_first_request_is_small() {
         let tools = serde_json::to_string(&offered).unwrap();
         let total = system.len() + first.len() + tools.len();
         assert!(
-            total <= 5_600,
+            total <= 5_750,
             "{}: {total} bytes: system {}, tools {}, first {}",
             prompts.language(),
             system.len(),

@@ -35,6 +35,16 @@ pub const WORKER_TOOLS: &[ToolDef] = &[
         schema: schema_of::<RunCommandParams>,
     },
     ToolDef {
+        name: CHECK_BACKGROUND,
+        read_only: true,
+        schema: schema_of::<CheckBackgroundParams>,
+    },
+    ToolDef {
+        name: STOP_BACKGROUND,
+        read_only: false,
+        schema: schema_of::<StopBackgroundParams>,
+    },
+    ToolDef {
         name: FINISH_TASK,
         read_only: false,
         schema: schema_of::<FinishTaskParams>,
@@ -51,6 +61,10 @@ pub const EDIT_FILE: &str = "edit_file";
 pub const SEARCH_WORKSPACE: &str = "search_workspace";
 /// Runs a shell command.
 pub const RUN_COMMAND: &str = "run_command";
+/// Looks at background commands.
+pub const CHECK_BACKGROUND: &str = "check_background";
+/// Ends a background command.
+pub const STOP_BACKGROUND: &str = "stop_background";
 /// Reports the end of the task.
 pub const FINISH_TASK: &str = "finish_task";
 
@@ -103,7 +117,7 @@ impl Params for ReadFileParams {
 /// Parameters of [`WRITE_FILE`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct WriteFileParams {
-    /// File to write, relative to the workspace.
+    /// File to write.
     pub file_path: String,
     /// The whole new content, or what to append.
     pub content: String,
@@ -117,7 +131,7 @@ impl Params for WriteFileParams {}
 /// Parameters of [`EDIT_FILE`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct EditFileParams {
-    /// File to change, relative to the workspace.
+    /// File to change.
     pub file_path: String,
     /// Made in order, all or none.
     pub replacements: Vec<Replacement>,
@@ -215,6 +229,9 @@ pub struct RunCommandParams {
     /// Where to run it, relative to the workspace.
     #[serde(default)]
     pub working_dir: Option<String>,
+    /// Return at once.
+    #[serde(default)]
+    pub run_in_background: Option<bool>,
 }
 
 impl Params for RunCommandParams {
@@ -231,6 +248,25 @@ impl Params for RunCommandParams {
         }
     }
 }
+
+/// Parameters of [`CHECK_BACKGROUND`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct CheckBackgroundParams {
+    /// Default: all.
+    #[serde(default)]
+    pub command_id: Option<String>,
+}
+
+impl Params for CheckBackgroundParams {}
+
+/// Parameters of [`STOP_BACKGROUND`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct StopBackgroundParams {
+    /// Which one.
+    pub command_id: String,
+}
+
+impl Params for StopBackgroundParams {}
 
 /// Parameters of [`FINISH_TASK`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]

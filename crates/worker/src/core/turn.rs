@@ -13,7 +13,7 @@ use protocol::limits::{OUTPUT_LIMIT_RETRIES_MAX, REMINDERS_MAX, REPORT_CHARS_MAX
 use protocol::result::cut_middle;
 use protocol::stats::Stats;
 use protocol::status::{Completion, StopReason};
-use protocol::text::{Frame, FrameKind, Prompts};
+use protocol::text::{BackgroundResult, Frame, FrameKind, Prompts};
 
 use crate::core::deadline::TimeSpent;
 use crate::core::loop_guard::LoopGuard;
@@ -62,6 +62,9 @@ pub struct Machine {
     guard: LoopGuard,
     inbox: VecDeque<DeliveredMessage>,
     known_ids: HashSet<String>,
+    /// Ends of background commands that the model has not been told of; there are never more than
+    /// may run at once and were not announced.
+    background: Vec<BackgroundResult>,
     reminders: u32,
     cut_answers: u32,
     last_text: Option<String>,
@@ -82,6 +85,7 @@ impl Machine {
             guard: LoopGuard::default(),
             inbox: VecDeque::new(),
             known_ids: HashSet::new(),
+            background: Vec::new(),
             reminders: 0,
             cut_answers: 0,
             last_text: None,
@@ -115,6 +119,7 @@ impl Machine {
             Input::ModelFailed(error) => self.model_failed(&error, &mut actions),
             Input::Results(results) => self.results(results, time, &mut actions),
             Input::Delivered(messages) => self.delivered(messages, time, &mut actions),
+            Input::Background(results) => self.background.extend(results),
             Input::WrapUp { seconds_left } => self.wrap_up = Some(seconds_left),
             Input::Stop(reason) => self.stop(reason, &mut actions),
         }
@@ -179,8 +184,9 @@ impl Machine {
 
     /// The model said something and called nothing.
     fn quiet_turn(&mut self, time: TimeSpent, actions: &mut Vec<Action>) {
-        if !self.inbox.is_empty() {
-            // Somebody spoke to it meanwhile; it answers that before its turn counts as an end.
+        if !self.inbox.is_empty() || !self.background.is_empty() {
+            // Somebody spoke to it meanwhile, or a command of its own ended; it answers that
+            // before its turn counts as an end.
             self.boundary(time, actions);
             return;
         }
@@ -297,6 +303,13 @@ impl Machine {
                 message: Message::user(self.prompts.frame(&frame)),
                 message_ids: vec![message.id.clone()],
             });
+        }
+        if !self.background.is_empty() {
+            let ended = std::mem::take(&mut self.background);
+            append(
+                Message::user(self.prompts.background_results(&ended)),
+                actions,
+            );
         }
         if let Some(seconds_left) = self.wrap_up.take() {
             self.time_warned = true;

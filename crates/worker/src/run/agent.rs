@@ -67,6 +67,8 @@ impl Agent {
     /// Runs to the end, whatever it is.
     pub async fn run(mut self, first: Vec<Message>) -> Ended {
         let (outcome, cause) = self.converse(first).await;
+        // Before the end is told: nothing of this agent changes a file after its report.
+        self.toolbox.context.background.end_all().await;
         let stats = self.machine.stats(self.around.watch.time());
         tracing::info!(
             success = outcome.success,
@@ -124,6 +126,11 @@ impl Agent {
         // answer that now arrives from counting as the end.
         for note in self.around.watch.take_notes() {
             actions.extend(self.machine.step(note, time));
+        }
+        let background = &self.toolbox.context.background;
+        let ended = background.take_ended(&self.toolbox.context);
+        if !ended.is_empty() {
+            actions.extend(self.machine.step(Input::Background(ended), time));
         }
         actions.extend(self.machine.step(input, time));
         let stats = self.machine.stats(time);

@@ -29,6 +29,7 @@ use crate::run::report::Reporter;
 use crate::run::surroundings::Surroundings;
 use crate::run::toolbox::{Toolbox, offered};
 use crate::run::watch::Watch;
+use crate::tools::background::Background;
 use crate::tools::command::Keeping;
 use crate::tools::{ToolContext, list};
 
@@ -189,6 +190,7 @@ async fn work(
             prompts: Arc::new(prompts),
             hidden_env: access.spec.api_key_env.iter().cloned().collect(),
             keeping: Arc::clone(&around.keeping),
+            background: Arc::new(Background::new()),
         },
     };
     Agent::new(around, machine, model, offered, toolbox)

@@ -235,6 +235,7 @@ mod tests {
                 keeping: std::sync::Arc::new(crate::tools::command::Keeping::Group {
                     why: "a test wants it so".to_owned(),
                 }),
+                background: std::sync::Arc::new(crate::tools::background::Background::new()),
             },
         }
     }

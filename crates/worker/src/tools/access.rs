@@ -168,6 +168,7 @@ mod tests {
             keeping: Arc::new(crate::tools::command::Keeping::Group {
                 why: "a test wants it so".to_owned(),
             }),
+            background: Arc::new(crate::tools::background::Background::new()),
         })
     }
 

@@ -54,6 +54,17 @@ pub(crate) const KEEPER_LATE_MS: u64 = 5_000;
 pub(crate) const KILL_WAIT_MS: u64 = 5_000;
 /// From the start of a jail's trial until it is given up, in milliseconds.
 pub(crate) const TRIAL_MS: u64 = 5_000;
+/// Background commands that are remembered after their end; older ones are forgotten.
+pub(crate) const BACKGROUND_ENDED_MAX: usize = 32;
+/// Output shown of each background command where several are shown, in bytes.
+pub(crate) const BACKGROUND_SHOWN_BYTES_MAX: usize = 2 * 1024;
+/// Characters of a background command by which the model knows it again.
+pub(crate) const BACKGROUND_LINE_CHARS_MAX: usize = 200;
+/// How long a look at background commands that run waits for an end, in seconds.
+pub(crate) const BACKGROUND_CHECK_SECONDS: u64 = 10;
+/// From the end of the run until its background commands are no longer asked but dropped, which
+/// kills them, in milliseconds.
+pub(crate) const BACKGROUND_END_MS: u64 = 1_500;
 /// What may be told of one command, in bytes.
 pub(crate) const REPORT_BYTES_MAX: usize = 256 * 1024;
 /// A command text, in bytes; the kernel takes 128 KiB in one argument.

@@ -1,7 +1,9 @@
 //! What a tool is to the loop, and the list of them all.
 
 mod access;
+pub mod background;
 mod blocking;
+mod check_background;
 pub mod command;
 mod edit;
 mod edit_file;
@@ -21,6 +23,7 @@ mod run_command;
 mod save;
 mod search;
 mod search_workspace;
+mod stop_background;
 mod subject;
 #[cfg(test)]
 mod testing;
@@ -39,6 +42,7 @@ use serde_json::Value;
 
 pub use crate::core::tally::Tally;
 
+use self::background::Background;
 use self::command::Keeping;
 
 /// What a tool may know of the agent it works for. One per run; it is never changed.
@@ -58,6 +62,8 @@ pub struct ToolContext {
     pub hidden_env: Vec<String>,
     /// What holds the processes of commands together; shared, since nothing changes it.
     pub keeping: Arc<Keeping>,
+    /// The commands that run in the background.
+    pub background: Arc<Background>,
 }
 
 /// What a call came to.

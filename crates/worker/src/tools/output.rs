@@ -29,8 +29,8 @@ enum Sequence {
     TextEscape,
 }
 
-/// Takes in output piece by piece.
-#[derive(Debug)]
+/// Takes in output piece by piece. A copy of it can be finished to see what came so far.
+#[derive(Debug, Clone)]
 pub(crate) struct Capture {
     raw_bytes: u64,
     sequence: Sequence,
@@ -199,7 +199,7 @@ fn after_sequence_byte(sequence: Sequence, byte: u8) -> Sequence {
 }
 
 /// The first and the last bytes of a stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct HeadTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,

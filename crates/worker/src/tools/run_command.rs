@@ -1,4 +1,5 @@
-//! `run_command`: a shell command with a time-out, its output and how it ended.
+//! `run_command`: a shell command with a time-out, its output and how it ended; or its id, when it
+//! is to run in the background.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,9 +51,28 @@ async fn run(context: &ToolContext, arguments: &str, within: Duration) -> ToolRe
         .and_then(|seconds| u64::try_from(seconds).ok())
         .unwrap_or(u64::from(limits::COMMAND_SECONDS_DEFAULT));
     let timeout = Duration::from_secs(asked).min(within);
+    if params.run_in_background == Some(true) {
+        return in_background(context, &order, timeout);
+    }
     let ended = command::run(&context.keeping, &order, timeout).await?;
     Ok(ToolOutput {
         value: Value::String(tell(&ended)),
+        tally: Tally {
+            commands: 1,
+            ..Tally::default()
+        },
+    })
+}
+
+/// Starts a command that the agent's next turns go on beside.
+fn in_background(context: &ToolContext, order: &Order, timeout: Duration) -> ToolResult {
+    let begin = || command::begin(&context.keeping, order, timeout);
+    let id = context
+        .background
+        .start(context, &order.command, timeout, begin)?;
+    let told = context.prompts.background_started(&id, timeout.as_secs());
+    Ok(ToolOutput {
+        value: Value::String(told),
         tally: Tally {
             commands: 1,
             ..Tally::default()

@@ -2,13 +2,8 @@
 //! and all its descendants hold open for writing, never by a name or a number.
 
 use super::*;
-use crate::tools::testing::Ground;
-use nix::fcntl::OFlag;
-use nix::sys::stat::Mode;
+use crate::tools::testing::{Ground, Liveness};
 use serde_json::json;
-use std::fs::{File, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::Instant;
 
 const PLENTY: Duration = Duration::from_secs(60);
@@ -42,55 +37,6 @@ fn output_of(text: &str) -> &str {
         rest = rest.split_once('\n').map_or("", |(_, behind)| behind);
     }
     rest
-}
-
-/// A pipe that commands of a test hold open as descriptor 9.
-struct Liveness {
-    pipe: File,
-}
-
-impl Liveness {
-    fn new(ground: &Ground) -> Self {
-        let path = ground.path("alive");
-        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
-        let pipe = OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open(&path)
-            .unwrap();
-        Liveness { pipe }
-    }
-
-    /// A command that first shows itself in the pipe and keeps it open.
-    fn holding(command: &str) -> String {
-        format!("exec 9>alive; echo up >&9; {command}")
-    }
-
-    /// Waits until somebody has shown itself.
-    fn wait_for_life(&mut self) {
-        self.wait_for(
-            "no process came to life",
-            |read| matches!(read, Ok(n) if *n > 0),
-        );
-    }
-
-    /// Waits until nobody holds the pipe any more.
-    fn wait_for_death(&mut self) {
-        self.wait_for("a process lives on", |read| matches!(read, Ok(0)));
-    }
-
-    fn wait_for(&mut self, complaint: &str, wanted: impl Fn(&std::io::Result<usize>) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let mut buffer = [0; 256];
-        loop {
-            let read = self.pipe.read(&mut buffer);
-            if wanted(&read) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{complaint}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
 #[tokio::test]

@@ -1,10 +1,14 @@
 //! A workspace for the tests of the tools.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 use protocol::status::Language;
 use protocol::text::Prompts;
 
@@ -41,6 +45,7 @@ impl Ground {
                 keeping: Arc::new(Keeping::Group {
                     why: "a test wants it so".to_owned(),
                 }),
+                background: Arc::new(crate::tools::background::Background::new()),
             },
         }
     }
@@ -75,5 +80,55 @@ impl Ground {
             .collect();
         names.sort();
         names
+    }
+}
+
+/// A pipe that commands of a test hold open as descriptor 9.
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    pipe: File,
+}
+
+impl Liveness {
+    pub(crate) fn new(ground: &Ground) -> Self {
+        let path = ground.path("alive");
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let pipe = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(&path)
+            .unwrap();
+        Liveness { pipe }
+    }
+
+    /// A command that first shows itself in the pipe and keeps it open.
+    pub(crate) fn holding(command: &str) -> String {
+        format!("exec 9>alive; echo up >&9; {command}")
+    }
+
+    /// Waits until somebody has shown itself.
+    pub(crate) fn wait_for_life(&mut self) {
+        self.wait_for(
+            "no process came to life",
+            |read| matches!(read, Ok(n) if *n > 0),
+        );
+    }
+
+    /// Waits until nobody holds the pipe any more.
+    pub(crate) fn wait_for_death(&mut self) {
+        self.wait_for("a process lives on", |read| matches!(read, Ok(0)));
+    }
+
+    fn wait_for(&mut self, complaint: &str, wanted: impl Fn(&std::io::Result<usize>) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut buffer = [0; 256];
+        loop {
+            let read = self.pipe.read(&mut buffer);
+            if wanted(&read) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{complaint}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }

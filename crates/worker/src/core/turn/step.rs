@@ -3,6 +3,7 @@
 use protocol::channel::DeliveredMessage;
 use protocol::conversation::{Message, Outcome, ToolCall};
 use protocol::status::{Completion, StopReason};
+use protocol::text::BackgroundResult;
 
 use crate::core::reply::{ModelError, ModelReply};
 use crate::core::tally::Tally;
@@ -44,6 +45,8 @@ pub enum Input {
     Results(Vec<CallResult>),
     /// Messages of others came.
     Delivered(Vec<DeliveredMessage>),
+    /// Background commands have ended, each told here once.
+    Background(Vec<BackgroundResult>),
     /// The leader wants the run to come to its end.
     WrapUp {
         /// Until the stop.

@@ -3,6 +3,7 @@ use protocol::conversation::Role;
 use protocol::limits::{LOOP_STOP_COUNT, MAX_TURNS_DEFAULT};
 use protocol::stats::TokenUsage;
 use protocol::status::Language;
+use protocol::text::BackgroundState;
 
 use super::*;
 use crate::core::loop_guard::fingerprint;
@@ -510,6 +511,44 @@ fn a_message_keeps_an_agent_from_ending_with_its_text() {
     assert_eq!(run.outcome, succeeded("done with that too"));
 }
 
+fn background(id: &str) -> BackgroundResult {
+    BackgroundResult {
+        command_id: id.into(),
+        command: "make".into(),
+        state: BackgroundState::Completed,
+        result: "[exit code 0; 0 bytes of output]".into(),
+    }
+}
+
+#[test]
+fn ended_background_commands_stand_in_one_message_at_the_next_boundary() {
+    let (mut run, _) = Run::new(Completion::FinalText);
+    run.calls(&[("r", "read_file", "{}")]);
+    run.step(Input::Background(vec![background("bg_1")]), EARLY);
+    run.step(Input::Background(vec![background("bg_2")]), EARLY);
+    assert!(!run.messages.iter().any(|message| {
+        message.role == Role::User
+            && message
+                .content
+                .as_deref()
+                .is_some_and(|text| text.contains("bg_"))
+    }));
+    run.answers(&["text"]);
+    let both = [background("bg_1"), background("bg_2")];
+    assert_eq!(
+        run.tail(2),
+        [
+            Message::tool("r", "text"),
+            Message::user(prompts().background_results(&both))
+        ]
+    );
+    // An end that comes with the last text is heard before that text counts as the end.
+    run.step(Input::Background(vec![background("bg_3")]), EARLY);
+    assert_eq!(run.says("done"), [Action::Ask]);
+    assert_eq!(run.says("done with that too"), []);
+    assert_eq!(run.outcome, succeeded("done with that too"));
+}
+
 #[test]
 fn a_model_failure_is_told_in_the_providers_words() {
     let (mut run, _) = Run::new(Completion::FinishTask);
@@ -575,6 +614,7 @@ fn any_input() -> impl Strategy<Value = Input> {
         10 => reply,
         10 => results,
         2 => (0..20_u32).prop_map(|n| Input::Delivered(vec![message(&n.to_string(), "hi")])),
+        1 => Just(Input::Background(vec![background("bg_1")])),
         1 => Just(Input::WrapUp { seconds_left: 3 }),
         1 => Just(Input::Stop(StopReason::Deadline)),
         1 => Just(Input::Begin(Vec::new())),

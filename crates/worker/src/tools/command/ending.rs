@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use protocol::text::BackgroundState;
 
 use super::remark::remarks;
 use crate::tools::output::Captured;
@@ -28,6 +29,8 @@ pub(crate) enum HowEnded {
         after: Duration,
         survived_term: bool,
     },
+    /// It was told to stop before its time.
+    Stopped,
 }
 
 /// What was still there when the shell had ended by itself.
@@ -39,6 +42,16 @@ pub(crate) enum Leftover {
     Ended,
     /// Something that its holder does not reach and that still holds the output.
     OutOfReach,
+}
+
+/// How a background command stands that has ended.
+pub(crate) fn state(how: HowEnded) -> BackgroundState {
+    match how {
+        HowEnded::Exited { code: 0 } => BackgroundState::Completed,
+        HowEnded::Exited { .. } | HowEnded::Killed { .. } => BackgroundState::Error,
+        HowEnded::TimedOut { .. } => BackgroundState::Timeout,
+        HowEnded::Stopped => BackgroundState::Stopped,
+    }
 }
 
 /// The result for the model: how it ended, remarks, then the output.
@@ -85,6 +98,7 @@ fn headline(ended: &Ended) -> String {
                 " with SIGTERM"
             }
         ),
+        HowEnded::Stopped => "stopped; the command and its processes were ended".to_owned(),
     };
     let output = &ended.output;
     let mut size = format!("{} bytes of output", output.raw_bytes);
@@ -156,6 +170,10 @@ mod tests {
                  with SIGTERM",
             ),
             (
+                HowEnded::Stopped,
+                "stopped; the command and its processes were ended",
+            ),
+            (
                 timed_out(true),
                 "failed: timed out (timeout of 3 s); the command and its processes were ended \
                  with SIGKILL, since SIGTERM was not obeyed in time",
@@ -166,6 +184,26 @@ mod tests {
                 tell(&ended(how, "text\n")),
                 format!("[{words}; 12 bytes of output]\ntext\n")
             );
+        }
+    }
+
+    #[test]
+    fn only_an_exit_code_of_0_is_completed() {
+        let after = Duration::from_secs(1);
+        for (how, wanted) in [
+            (HowEnded::Exited { code: 0 }, BackgroundState::Completed),
+            (HowEnded::Exited { code: 1 }, BackgroundState::Error),
+            (HowEnded::Killed { signal: 9 }, BackgroundState::Error),
+            (
+                HowEnded::TimedOut {
+                    after,
+                    survived_term: false,
+                },
+                BackgroundState::Timeout,
+            ),
+            (HowEnded::Stopped, BackgroundState::Stopped),
+        ] {
+            assert_eq!(state(how), wanted, "{how:?}");
         }
     }
 

@@ -8,6 +8,7 @@ use confine::keeper::Client;
 use confine::report::{Confinement, Rung};
 use serde_json::{Value, json};
 
+use super::control::Control;
 use super::kept::{Rungs, follow, start_by_jail};
 use super::order::Order;
 use crate::tools::limits;
@@ -141,7 +142,8 @@ async fn try_out(path: &Path, highest: Rung) -> Result<Confinement, String> {
         highest: highest.min(Rung::Pidns),
     };
     let kept = start_by_jail(path, rungs, &order).map_err(|error| unfit(&error.to_string()))?;
-    let followed = follow(kept, Duration::from_millis(limits::TRIAL_MS))
+    let trial = Duration::from_millis(limits::TRIAL_MS);
+    let followed = follow(kept, trial, Control::default())
         .await
         .map_err(|error| unfit(&error.message))?;
     match (followed.told.failed, followed.told.started) {

@@ -20,7 +20,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::time::sleep_until;
 
-use super::awake::awake_for;
+use super::control::Control;
 use super::ending::{Ended, HowEnded, Leftover};
 use super::order::Order;
 use super::reading::Output;
@@ -74,6 +74,8 @@ pub(super) struct Followed {
     pub(super) told: Told,
     pub(super) output: Captured,
     pressure: Pressure,
+    /// Whether it was told to stop before its time.
+    stopped: bool,
     /// Whether nobody holds its output any more.
     closed: bool,
 }
@@ -149,18 +151,22 @@ pub(super) fn start_by_jail(path: &Path, rungs: Rungs, order: &Order) -> io::Res
 }
 
 /// Waits until a command has ended with everything that it had started, or sees to it after
-/// `timeout`. Dropping the future kills it.
+/// `timeout`, or when it is told to stop. Dropping the future kills it.
 ///
 /// # Errors
 /// When it can't be watched, or does not end although it was killed.
-pub(super) async fn follow(kept: Kept, timeout: Duration) -> Result<Followed, ToolError> {
+pub(super) async fn follow(
+    kept: Kept,
+    timeout: Duration,
+    mut control: Control,
+) -> Result<Followed, ToolError> {
     let Kept {
         mut report,
         mut holder,
         output,
     } = kept;
-    let mut output = Output::new(output);
-    let pressure = end_in_time(&mut report, &holder, &mut output, timeout)
+    let mut output = Output::new(output, control.take_peeks());
+    let pressure = end_in_time(&mut report, &holder, &mut output, timeout, &mut control)
         .await
         .map_err(|error| refusal::unwatched(&error))?
         .ok_or_else(refusal::immovable)?;
@@ -174,6 +180,7 @@ pub(super) async fn follow(kept: Kept, timeout: Duration) -> Result<Followed, To
         told: report.told(),
         output: output.finish(),
         pressure,
+        stopped: control.was_stopped(),
         closed,
     })
 }
@@ -184,16 +191,22 @@ async fn end_in_time(
     holder: &Holder,
     output: &mut Output,
     timeout: Duration,
+    control: &mut Control,
 ) -> io::Result<Option<Pressure>> {
     let ms = Duration::from_millis;
     let patience = match holder {
         Holder::Keeper => timeout + ms(COMMAND_GRACE_MS + limits::KEEPER_LATE_MS),
         Holder::Jail(_) => timeout,
     };
-    if output.until(report.ended(), awake_for(patience)).await? {
+    if output
+        .until(report.ended(), control.time_over(patience))
+        .await?
+    {
         return Ok(Some(Pressure::None));
     }
     match holder {
+        // There is no way to have the keeper ask a command; hanging up kills it.
+        Holder::Keeper if control.was_stopped() => {}
         Holder::Keeper => tracing::warn!("the keeper did not end a command in time"),
         Holder::Jail(jail) => {
             ask_to_end(jail);
@@ -251,6 +264,7 @@ pub(super) fn conclude(followed: Followed, timeout: Duration) -> Result<Ended, T
         told,
         output,
         pressure,
+        stopped,
         closed,
     } = followed;
     if let Some(failed) = &told.failed {
@@ -261,6 +275,7 @@ pub(super) fn conclude(followed: Followed, timeout: Duration) -> Result<Ended, T
     };
     let killed = end.signal == Some(Named::SIGKILL as i32);
     let how = match (pressure, end.reason, end.exit_code, end.signal) {
+        (Pressure::Asked | Pressure::Killed, _, _, _) if stopped => HowEnded::Stopped,
         (Pressure::Asked | Pressure::Killed, _, _, _) | (_, EndReason::TimedOut, _, _) => {
             HowEnded::TimedOut {
                 after: timeout,
@@ -276,7 +291,7 @@ pub(super) fn conclude(followed: Followed, timeout: Duration) -> Result<Ended, T
         (_, false, _) => Leftover::OutOfReach,
         (HowEnded::Exited { .. } | HowEnded::Killed { .. }, true, true) => Leftover::Ended,
         (HowEnded::Exited { .. } | HowEnded::Killed { .. }, true, false)
-        | (HowEnded::TimedOut { .. }, true, _) => Leftover::None,
+        | (HowEnded::TimedOut { .. } | HowEnded::Stopped, true, _) => Leftover::None,
     };
     Ok(Ended {
         how,
@@ -302,6 +317,7 @@ mod tests {
                 left_out_bytes: 0,
             },
             pressure,
+            stopped: false,
             closed: true,
         }
     }
@@ -369,6 +385,21 @@ mod tests {
             let name = format!("{told:?} {pressure:?}");
             let ended = conclude(followed(told, pressure), TIMEOUT).unwrap();
             assert_eq!((ended.how, ended.leftover), (how, Leftover::None), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_stop_is_told_as_one_unless_the_end_came_first() {
+        let stopped = |pressure| Followed {
+            stopped: true,
+            ..followed(ended(Some(3), None, EndReason::Program), pressure)
+        };
+        for (pressure, how) in [
+            (Pressure::Asked, HowEnded::Stopped),
+            (Pressure::Killed, HowEnded::Stopped),
+            (Pressure::None, HowEnded::Exited { code: 3 }),
+        ] {
+            assert_eq!(conclude(stopped(pressure), TIMEOUT).unwrap().how, how);
         }
     }
 

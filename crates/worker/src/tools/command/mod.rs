@@ -1,6 +1,7 @@
 //! How a shell command is started, held, watched, ended, and told of.
 
 mod awake;
+mod control;
 mod ending;
 mod environment;
 mod group;
@@ -18,6 +19,7 @@ mod watch;
 pub use keeping::{HIGHEST_VARIABLE, JAIL_VARIABLE, Keeping, highest_of_environment};
 pub use kept::Rungs;
 
-pub(crate) use ending::tell;
+pub(crate) use control::{Control, Remote, control};
+pub(crate) use ending::{Ended, state, tell};
 pub(crate) use order::Order;
-pub(crate) use run::run;
+pub(crate) use run::{Running, begin, run};

@@ -1,14 +1,18 @@
-//! A command's output, being read.
+//! A command's output, being read, and looked at by others meanwhile.
 
 use std::future::pending;
 use std::io;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::tools::limits;
 use crate::tools::output::{Capture, Captured};
+
+/// The wish to see what a command has written so far.
+pub(super) type Peek = oneshot::Sender<Captured>;
 
 /// The reading end of a command's output, and what of it is kept.
 #[derive(Debug)]
@@ -17,14 +21,17 @@ pub(super) struct Output {
     pipe: Option<Receiver>,
     buffer: Vec<u8>,
     capture: Capture,
+    /// None for a command that nobody looks at before its end.
+    peeks: Option<mpsc::Receiver<Peek>>,
 }
 
 impl Output {
-    pub(super) fn new(pipe: Receiver) -> Self {
+    pub(super) fn new(pipe: Receiver, peeks: Option<mpsc::Receiver<Peek>>) -> Self {
         Output {
             pipe: Some(pipe),
             buffer: vec![0; limits::OUTPUT_READ_BYTES],
             capture: Capture::new(),
+            peeks,
         }
     }
 
@@ -61,16 +68,54 @@ impl Output {
         self.capture.finish()
     }
 
-    /// Takes in one piece; never ready once the pipe has ended, so that a command that closed
-    /// its output and lives on costs nothing.
+    /// Takes in one piece, or shows what there is to somebody who asks; never ready once the pipe
+    /// has ended and nobody can ask, so that a command that closed its output and lives on costs
+    /// nothing.
     async fn take(&mut self) -> io::Result<()> {
-        let Some(pipe) = &mut self.pipe else {
-            return pending().await;
+        let Output {
+            pipe,
+            buffer,
+            capture: _,
+            peeks,
+        } = self;
+        let read = async {
+            match pipe {
+                Some(pipe) => pipe.read(buffer).await,
+                None => pending().await,
+            }
         };
-        match pipe.read(&mut self.buffer).await? {
-            0 => self.pipe = None,
-            count => self.capture.push(&self.buffer[..count]),
+        let asked = async {
+            match peeks {
+                Some(peeks) => peeks.recv().await,
+                None => pending().await,
+            }
+        };
+        // Both may be dropped at their await point without a loss: tokio's documentation says so
+        // of `AsyncReadExt::read` and of `mpsc::Receiver::recv`.
+        tokio::select! {
+            count = read => match count? {
+                0 => self.pipe = None,
+                count => self.capture.push(&self.buffer[..count]),
+            },
+            peek = asked => match peek {
+                Some(peek) => self.show(peek),
+                None => self.peeks = None,
+            },
         }
         Ok(())
+    }
+
+    /// Shows what came so far, with what lies in the pipe at this moment; of a flood one buffer.
+    fn show(&mut self, peek: Peek) {
+        // An end or a failure is met again by the next read.
+        if let Some(Ok(count)) = self
+            .pipe
+            .as_ref()
+            .map(|pipe| pipe.try_read(&mut self.buffer))
+        {
+            self.capture.push(&self.buffer[..count]);
+        }
+        // Whoever asked may have stopped waiting.
+        drop(peek.send(self.capture.clone().finish()));
     }
 }

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep_until;
 
-use super::awake::awake_for;
+use super::control::Control;
 use super::ending::{Ended, HowEnded, Leftover};
 use super::reading::Output;
 use super::start::Started;
@@ -23,19 +23,26 @@ use crate::io::clock;
 use crate::tools::limits;
 use protocol::limits::COMMAND_GRACE_MS;
 
-/// Waits until the command has ended, or ends it after `timeout`, and with it every process of
-/// its group. Dropping the future kills the group.
+/// Waits until the command has ended, or ends it after `timeout` or when it is told to stop, and
+/// with it every process of its group. Dropping the future kills the group.
 ///
 /// # Errors
 /// When the system does not let it be watched; its group is killed then.
-pub(super) async fn watch(mut started: Started, timeout: Duration) -> io::Result<Ended> {
+pub(super) async fn watch(
+    mut started: Started,
+    timeout: Duration,
+    mut control: Control,
+) -> io::Result<Ended> {
     // Before the first look, so that no end is missed between the two.
     let mut children = signal(SignalKind::child())?;
     let leader = started.group.leader();
-    let mut output = Output::new(started.output);
+    let mut output = Output::new(started.output, control.take_peeks());
 
     let in_time = output
-        .until(shell_ended(leader, &mut children), awake_for(timeout))
+        .until(
+            shell_ended(leader, &mut children),
+            control.time_over(timeout),
+        )
         .await?;
     let mut survived_term = false;
     if !in_time {
@@ -70,7 +77,10 @@ pub(super) async fn watch(mut started: Started, timeout: Duration) -> io::Result
         (true, true, true) | (false, _, true) => Leftover::None,
     };
     Ok(Ended {
-        how: how_ended(in_time, status, timeout, survived_term),
+        how: match control.was_stopped() {
+            true => HowEnded::Stopped,
+            false => how_ended(in_time, status, timeout, survived_term),
+        },
         leftover,
         output: output.finish(),
     })
