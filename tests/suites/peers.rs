@@ -69,6 +69,99 @@ fn fixtures() -> Value {
     ]})
 }
 
+/// Starts the server on a free port and waits until it answers.
+fn serve_fixtures(cli: &Path, folder: &Path) -> (Peer, u16) {
+    let port = free_port();
+    let peer = Peer(
+        Command::new("node")
+            .arg(cli)
+            .args(["-p", &port.to_string(), "-f"])
+            .arg(folder)
+            .args(["--journal-max", "1000"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    assert!(until(Duration::from_secs(20), || get(port, "/health")).is_some());
+    (peer, port)
+}
+
+/// Text, two calls in one turn, arguments with quotes and other scripts, then the report.
+fn a_conversation() -> Value {
+    let calls = |text: &str, calls: Value| json!({"content": text, "toolCalls": calls});
+    let call = |id: &str, name: &str, arguments: Value| json!({"id": id, "name": name, "arguments": arguments.to_string()});
+    json!({"fixtures": [
+        {"match": {"turnIndex": 0}, "response": calls("I write two files. 先写。", json!([
+            call("call_a", "write_file", json!({"file_path": "a.md", "content": "# \"a\" 固🌍\n"})),
+            call("call_b", "write_file", json!({"file_path": "b/c.md", "content": ""}))]))},
+        {"match": {"turnIndex": 1}, "response": {"toolCalls": [
+            call("call_c", "read_file", json!({"path": "nothing-here"}))]}},
+        {"match": {"turnIndex": 2}, "response": {"content": "I am done."}},
+        {"match": {"turnIndex": 3}, "response": {"toolCalls": [
+            call("call_d", "finish_task", json!({"success": true,
+                "summary": "wrote two files, looked for one that is not there, and reported"}))]}},
+    ]})
+}
+
+/// A conversation without what differs from run to run.
+fn without_ids_and_times(conversation: &Value) -> Value {
+    let mut plain = conversation.clone();
+    for field in ["task_id", "created_at", "completed_at"] {
+        plain[field] = Value::Null;
+    }
+    plain["stats"]["runtime_seconds"] = Value::Null;
+    // The peer counts nothing over chat completions, and guesses over Messages.
+    plain["stats"]["token_usage"] = Value::Null;
+    for message in plain["messages"].as_array_mut().unwrap() {
+        if message["role"] == "system" {
+            // It names the time and the workspace.
+            message["content"] = Value::Null;
+        }
+    }
+    plain
+}
+
+#[test]
+fn one_conversation_is_the_same_over_both_interfaces_streamed_and_not() {
+    let Some(cli) = aimock() else {
+        return missing("aimock");
+    };
+    let home = Workspace::new();
+    let folder = home.home().join("fixtures");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("f.json"), a_conversation().to_string()).unwrap();
+    let (_peer, port) = serve_fixtures(&cli, &folder);
+    let mut seen = Vec::new();
+    for (provider, path) in [("openai", "/v1"), ("anthropic", "")] {
+        for stream in [true, false] {
+            let workspace = Workspace::new();
+            workspace.configure(&format!(
+                "default_model = \"m\"\n[models.m]\nprovider = \"{provider}\"\nmodel = \"gpt-mock\"\n\
+                 base_url = \"http://127.0.0.1:{port}{path}\"\nstream = {stream}\n"
+            ));
+            workspace.write("task.md", "write two files");
+            let mut worker = workspace.command("worker");
+            worker.args(["--task-file", "task.md", "--agent-id", "1"]);
+            let ended = run(&mut worker, Duration::from_secs(60));
+            assert_eq!(ended.code(), 0, "{provider} {stream}: {ended:?}");
+            assert_eq!(workspace.read("a.md"), "# \"a\" 固🌍\n");
+            let conversation = workspace.conversation("sub_agent_results/agent_1");
+            seen.push((
+                provider,
+                stream,
+                without_ids_and_times(&json!(conversation)),
+            ));
+        }
+    }
+    let (_, _, first) = &seen[0];
+    assert_eq!(first["messages"].as_array().map(Vec::len), Some(11));
+    for (provider, stream, conversation) in &seen {
+        assert_eq!(conversation, first, "{provider} {stream}");
+    }
+}
+
 #[test]
 fn twenty_agents_share_one_server_streamed_and_not() {
     let Some(cli) = aimock() else {
@@ -79,20 +172,7 @@ fn twenty_agents_share_one_server_streamed_and_not() {
         let folder = workspace.home().join("fixtures");
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("f.json"), fixtures().to_string()).unwrap();
-        let port = free_port();
-        let _peer = Peer(
-            Command::new("node")
-                .arg(&cli)
-                .args(["-p", &port.to_string(), "-f"])
-                .arg(&folder)
-                .args(["--journal-max", "1000"])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap(),
-        );
-        assert!(until(Duration::from_secs(20), || get(port, "/health")).is_some());
+        let (_peer, port) = serve_fixtures(&cli, &folder);
         workspace.configure(&format!(
             "default_model = \"m\"\n[limits]\nadmission = \"queue\"\n[models.m]\nprovider = \"openai\"\n\
              model = \"gpt-mock\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nstream = {stream}\n"

@@ -84,6 +84,11 @@ pub struct Message {
     /// A thinking model's thoughts, which some providers want back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
+    /// The parts of an answer as its provider sent them, where some can't be said in the shape
+    /// above, such as signed thoughts. They go back as they came, and nobody looks into them but
+    /// the dialect that kept them; a call in them is named by its id alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub provider_blocks: Vec<Value>,
 }
 
 impl Message {
@@ -94,6 +99,7 @@ impl Message {
             tool_calls: Vec::new(),
             tool_call_id: None,
             reasoning_content: None,
+            provider_blocks: Vec::new(),
         }
     }
 

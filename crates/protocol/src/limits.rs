@@ -117,6 +117,10 @@ pub const MODEL_EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MODEL_ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// What is shown of an answer that is an error, in characters.
 pub const MODEL_ERROR_CHARS_MAX: usize = 200;
+/// Tokens of one answer where an interface wants a number and nobody says one.
+pub const MODEL_OUTPUT_TOKENS_DEFAULT: u32 = 16_384;
+/// The fewest tokens of thought that can be asked for.
+pub const MODEL_THINKING_TOKENS_MIN: u32 = 1_024;
 /// Retries of one model call because the model was silent.
 pub const MODEL_STALL_RETRIES_MAX: u32 = 2;
 /// Retries of one model call because its answer broke after some of it was there.

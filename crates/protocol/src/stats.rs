@@ -11,6 +11,14 @@ pub struct TokenUsage {
     pub completion: u64,
     /// Both, as the provider adds them up.
     pub total: u64,
+    /// Those of the sent ones that the provider had in its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl TokenUsage {
@@ -19,6 +27,7 @@ impl TokenUsage {
         self.prompt = self.prompt.saturating_add(other.prompt);
         self.completion = self.completion.saturating_add(other.completion);
         self.total = self.total.saturating_add(other.total);
+        self.cached = self.cached.saturating_add(other.cached);
     }
 }
 

@@ -99,7 +99,8 @@ pub struct Alone {
     /// Choose the model
     ///
     /// A key of `[models]` in muster.toml, URL#NAME for a server that speaks chat
-    /// completions, or script:FILE for a file of replies. Default: `default_model`, the
+    /// completions, PROVIDER/NAME such as anthropic/NAME or ollama/NAME, or script:FILE for
+    /// a file of replies. Default: `default_model`, the
     /// only configured one, or one that the environment tells, such as OPENAI_API_KEY.
     #[arg(long, value_name = "KEY|URL#NAME", verbatim_doc_comment)]
     pub model: Option<String>,

@@ -204,7 +204,7 @@ pub struct ResumeArgs {
         value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout_seconds: Option<u32>,
 
-    /// Model: a key of `[models]`, URL#NAME or script:FILE
+    /// Model: a key of `[models]`, URL#NAME, PROVIDER/NAME or script:FILE
     ///
     /// Default: the configured model of the key that it had. Example: --model deepseek
     #[arg(verbatim_doc_comment, long, value_name = "MODEL")]

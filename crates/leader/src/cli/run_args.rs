@@ -70,7 +70,7 @@ pub struct RunArgs {
     #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_turns: Option<u32>,
 
-    /// Model: a key of `[models]`, URL#NAME or script:FILE
+    /// Model: a key of `[models]`, URL#NAME, PROVIDER/NAME or script:FILE
     ///
     /// Default: default_model of the configuration, else the only configured one, else what the
     /// environment names (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, …). Example:

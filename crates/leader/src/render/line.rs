@@ -71,6 +71,7 @@ pub(crate) fn sample_status() -> AgentStatus {
             prompt: 10,
             completion: 5,
             total: 15,
+            cached: 0,
         },
         deadline_in_seconds: Some(535),
         queue_position: None,

@@ -142,6 +142,7 @@ pub(crate) fn sample_result() -> AgentResult {
                 prompt: 1000,
                 completion: 500,
                 total: 1500,
+                cached: 0,
             },
             ..Stats::default()
         },

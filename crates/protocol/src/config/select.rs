@@ -15,61 +15,102 @@ const SCRIPT: &str = "script:";
 const OWN_KEY: &str = "MUSTER_API_KEY";
 /// What to do when there is no model.
 const THREE_WAYS: &str = "three ways to go on:
-  1. export OPENAI_API_KEY (or DEEPSEEK_API_KEY, DASHSCOPE_API_KEY, MOONSHOT_API_KEY, \
+  1. export OPENAI_API_KEY (or ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, DASHSCOPE_API_KEY, MOONSHOT_API_KEY, \
 ZHIPUAI_API_KEY, OPENROUTER_API_KEY)
-  2. name a server: --model http://127.0.0.1:11434/v1#MODEL
+  2. name a server: --model http://127.0.0.1:11434/v1#MODEL, or --model ollama/MODEL
   3. put a [models.KEY] with provider, base_url, model and api_key_env into your muster.toml";
 
-/// A provider that is known by its variables `{name}_API_KEY`, `{name}_BASE_URL`, `{name}_MODEL`.
+/// A provider that is known by its variables `{name}_API_KEY`, `{name}_BASE_URL`, `{name}_MODEL`,
+/// and as `name/MODEL` in small letters.
 struct Known {
     name: &'static str,
+    provider: Provider,
     base_url: &'static str,
+    /// Its model when nobody names one; empty where there is none that everybody has.
     model: &'static str,
+    /// Whether its own server wants a key.
+    wants_key: bool,
+}
+
+impl Known {
+    fn variable(&self, part: &str) -> String {
+        format!("{}_{part}", self.name)
+    }
+
+    fn is_called(&self, provider: &str) -> bool {
+        self.name.to_ascii_lowercase() == provider
+    }
 }
 
 const KNOWN: &[Known] = &[
     Known {
         name: "OPENAI",
+        provider: Provider::Openai,
         base_url: "https://api.openai.com/v1",
         model: "gpt-5-mini",
+        wants_key: true,
+    },
+    Known {
+        name: "ANTHROPIC",
+        provider: Provider::Anthropic,
+        base_url: "https://api.anthropic.com",
+        model: "claude-sonnet-4-5",
+        wants_key: true,
     },
     Known {
         name: "DEEPSEEK",
+        provider: Provider::Openai,
         base_url: "https://api.deepseek.com/v1",
         model: "deepseek-chat",
+        wants_key: true,
     },
     Known {
         name: "DASHSCOPE",
+        provider: Provider::Openai,
         base_url: "https://dashscope.aliyuncs.com/compatible-mode/v1",
         model: "qwen-plus",
+        wants_key: true,
     },
     Known {
         name: "MOONSHOT",
+        provider: Provider::Openai,
         base_url: "https://api.moonshot.cn/v1",
         model: "kimi-latest",
+        wants_key: true,
     },
     Known {
         name: "ZHIPUAI",
+        provider: Provider::Openai,
         base_url: "https://open.bigmodel.cn/api/paas/v4",
         model: "glm-4.6",
+        wants_key: true,
     },
     Known {
         name: "OPENROUTER",
+        provider: Provider::Openai,
         base_url: "https://openrouter.ai/api/v1",
         model: "openrouter/auto",
+        wants_key: true,
+    },
+    Known {
+        name: "OLLAMA",
+        provider: Provider::Openai,
+        base_url: "http://127.0.0.1:11434/v1",
+        model: "",
+        wants_key: false,
     },
 ];
 
-/// The model that a person chose: a key of `[models]`, `URL#NAME` or `script:FILE`; without a
-/// choice `default_model`, else the only configured one, else one from the environment.
+/// The model that a person chose: a key of `[models]`, `URL#NAME`, `PROVIDER/NAME` of a known
+/// provider, or `script:FILE`; without a choice `default_model`, else the only configured one,
+/// else one from the environment.
 ///
 /// A choice that a model made goes through [`model_by_key`] instead: with a URL it could send a
 /// key, or the workspace, to a server of its own.
 ///
 /// # Errors
 /// When the choice is unknown or malformed, several models are configured and none is the
-/// default, the model's provider is not available, or no model is configured
-/// ([`ConfigError::is_no_model`]).
+/// default, or no model is configured ([`ConfigError::is_no_model`]).
 pub fn select_model(
     settings: &Settings,
     wanted: Option<&str>,
@@ -87,7 +128,7 @@ pub fn select_model(
     }
     let mut configured = settings.models.values();
     match (configured.next(), configured.next()) {
-        (Some(only), None) => built(only.clone()),
+        (Some(only), None) => Ok(only.clone()),
         (Some(_), Some(_)) => Err(ConfigError::new(
             ConfigErrorKind::Conflict,
             "several models are configured and none of them is the default",
@@ -103,10 +144,10 @@ pub fn select_model(
 /// The configured model of a key, and nothing else: for choices that a model makes.
 ///
 /// # Errors
-/// When no model has that key, or its provider is not available.
+/// When no model has that key.
 pub fn model_by_key(settings: &Settings, key: &str) -> Result<ModelSpec, ConfigError> {
     match settings.models.get(key) {
-        Some(spec) => built(spec.clone()),
+        Some(spec) => Ok(spec.clone()),
         None => Err(unknown_model(settings, key)),
     }
 }
@@ -145,7 +186,7 @@ fn by_choice(
     env: Environment<'_>,
 ) -> Result<ModelSpec, ConfigError> {
     if let Some(spec) = settings.models.get(choice) {
-        return built(spec.clone());
+        return Ok(spec.clone());
     }
     if let Some(file) = choice.strip_prefix(SCRIPT) {
         if file.is_empty() {
@@ -154,7 +195,14 @@ fn by_choice(
         return Ok(ModelSpec::new("flag", Provider::Script, "", file));
     }
     if !choice.contains("://") {
-        return Err(unknown_model(settings, choice));
+        let named = choice.split_once('/').and_then(|(provider, model)| {
+            let known = KNOWN.iter().find(|known| known.is_called(provider))?;
+            Some((known, model)).filter(|(_, model)| !model.is_empty())
+        });
+        return match named {
+            Some((known, model)) => of_known(known, model, env),
+            None => Err(unknown_model(settings, choice)),
+        };
     }
     let Some((url, name)) = choice.split_once('#').filter(|(_, name)| !name.is_empty()) else {
         return Err(
@@ -164,22 +212,52 @@ fn by_choice(
     };
     let url = check_base_url(url)
         .map_err(|rule| malformed(&format!("the part before `#` must be {rule}")))?;
-    let mut spec = ModelSpec::new("flag", Provider::Openai, &url, name);
-    spec.api_key_env = key_variable_for(&url, env);
+    let known = known_at(&url, env);
+    let provider = known.map_or(Provider::Openai, |known| known.provider);
+    let mut spec = ModelSpec::new("flag", provider, &url, name);
+    spec.api_key_env = key_variable_for(known, env);
     Ok(spec)
+}
+
+/// A model of a known provider, as `openai/NAME`, at its own server or at the one that its
+/// variable names.
+fn of_known(known: &Known, model: &str, env: Environment<'_>) -> Result<ModelSpec, ConfigError> {
+    let own_url = own_url(known, env)?;
+    let url = own_url.as_deref().unwrap_or(known.base_url);
+    let mut spec = ModelSpec::new("flag", known.provider, url, model);
+    let variable = known.variable("API_KEY");
+    // Its own server wants a key, so that a missing one is told before anything is sent.
+    let wanted = (own_url.is_none() && known.wants_key) || filled(env, &variable).is_some();
+    spec.api_key_env = wanted.then_some(variable);
+    Ok(spec)
+}
+
+/// The server that a provider's own variable names.
+fn own_url(known: &Known, env: Environment<'_>) -> Result<Option<String>, ConfigError> {
+    let variable = known.variable("BASE_URL");
+    let url = filled(env, &variable);
+    url.map(|url| {
+        check_base_url(&url).map_err(|rule| {
+            ConfigError::new(ConfigErrorKind::OutOfRange, format!("must be {rule}")).at(&variable)
+        })
+    })
+    .transpose()
+}
+
+/// The known provider whose server this is, by its own address or the one of its variable.
+fn known_at(url: &str, env: Environment<'_>) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| {
+        let own = filled(env, &known.variable("BASE_URL"));
+        origin(url) == origin(own.as_deref().unwrap_or(known.base_url))
+    })
 }
 
 /// The variable whose key may go to a server that a person named. The key of a known provider
 /// goes to that provider only (or to the server that its own variable names), so that trying out
 /// a server never hands it a key that was meant for another.
-fn key_variable_for(url: &str, env: Environment<'_>) -> Option<String> {
-    KNOWN
-        .iter()
-        .find(|known| {
-            let own = filled(env, &format!("{}_BASE_URL", known.name));
-            origin(url) == origin(own.as_deref().unwrap_or(known.base_url))
-        })
-        .map(|known| format!("{}_API_KEY", known.name))
+fn key_variable_for(known: Option<&Known>, env: Environment<'_>) -> Option<String> {
+    known
+        .map(|known| known.variable("API_KEY"))
         .into_iter()
         .chain([OWN_KEY.to_owned()])
         .find(|variable| filled(env, variable).is_some())
@@ -198,46 +276,34 @@ fn from_environment(env: Environment<'_>) -> Result<ModelSpec, ConfigError> {
             return Ok(spec);
         }
     }
-    if filled(env, "ANTHROPIC_API_KEY").is_some() {
-        return Err(ConfigError::new(
-            ConfigErrorKind::NoModel,
-            "no model configured: ANTHROPIC_API_KEY is set, but the provider `anthropic` is not \
-             available in this version",
-        )
-        .hint(THREE_WAYS));
-    }
     Err(ConfigError::new(ConfigErrorKind::NoModel, "no model configured").hint(THREE_WAYS))
 }
 
 fn from_variables(known: &Known, env: Environment<'_>) -> Result<Option<ModelSpec>, ConfigError> {
-    let variable = |part: &str| format!("{}_{part}", known.name);
+    let variable = |part: &str| known.variable(part);
     let has_key = filled(env, &variable("API_KEY")).is_some();
-    let own_url = filled(env, &variable("BASE_URL"));
+    let has_url = filled(env, &variable("BASE_URL")).is_some();
     let own_model = filled(env, &variable("MODEL"));
     // A server of one's own often wants no key; then its URL and model say that it is meant.
-    if !has_key && (own_url.is_none() || own_model.is_none()) {
+    if !has_key && (!has_url || own_model.is_none()) {
         return Ok(None);
     }
-    let url = match &own_url {
-        None => known.base_url.to_owned(),
-        Some(url) => check_base_url(url).map_err(|rule| {
-            ConfigError::new(ConfigErrorKind::OutOfRange, format!("must be {rule}"))
-                .at(&variable("BASE_URL"))
-        })?,
-    };
+    let own_url = own_url(known, env)?;
+    let url = own_url.as_deref().unwrap_or(known.base_url);
     let model = match (own_model, &own_url) {
         (Some(model), _) => model,
-        (None, None) => known.model.to_owned(),
-        (None, Some(_)) => {
-            let (model, base_url) = (variable("MODEL"), variable("BASE_URL"));
+        (None, None) if !known.model.is_empty() => known.model.to_owned(),
+        (None, Some(_) | None) => {
+            let set = if has_url { "BASE_URL" } else { "API_KEY" };
+            let (model, set) = (variable("MODEL"), variable(set));
             return Err(ConfigError::new(
                 ConfigErrorKind::Conflict,
-                format!("{base_url} is set, but {model} is not"),
+                format!("{set} is set, but {model} is not"),
             )
             .hint(format!("export {model} with a model that this server has")));
         }
     };
-    let mut spec = ModelSpec::new("env", Provider::Openai, &url, &model);
+    let mut spec = ModelSpec::new("env", known.provider, url, &model);
     spec.api_key_env = has_key.then(|| variable("API_KEY"));
     Ok(Some(spec))
 }
@@ -247,20 +313,6 @@ fn filled(env: Environment<'_>, variable: &str) -> Option<String> {
     env(variable)
         .map(|value| value.trim().to_owned())
         .filter(|value| !value.is_empty())
-}
-
-fn built(spec: ModelSpec) -> Result<ModelSpec, ConfigError> {
-    match spec.provider {
-        Provider::Openai | Provider::Script => Ok(spec),
-        Provider::Anthropic => Err(ConfigError::new(
-            ConfigErrorKind::NotAvailable,
-            format!(
-                "model `{}`: the provider `anthropic` is not available in this version",
-                spec.key
-            ),
-        )
-        .hint("use a server with chat completions: provider = \"openai\"")),
-    }
 }
 
 fn unknown_model(settings: &Settings, wanted: &str) -> ConfigError {

@@ -124,7 +124,7 @@ pub(super) fn max_live_default(max_concurrent: u64) -> u64 {
 pub struct Settings {
     /// `language`.
     pub language: LanguageChoice,
-    /// `default_model`: a key of `[models]`, `URL#NAME` or `script:FILE`.
+    /// `default_model`: a key of `[models]`, `URL#NAME`, `PROVIDER/NAME` or `script:FILE`.
     pub default_model: Option<String>,
     /// `prompts_dir`, as it is written; it holds `zh/` and `en/`.
     pub prompts_dir: Option<PathBuf>,

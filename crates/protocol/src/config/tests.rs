@@ -845,8 +845,7 @@ fn a_choice_is_a_key_a_url_or_a_script() {
         "no model `fats` is configured\nhint: did you mean `fast`? Configured: `claude`, `fast`"
     );
     assert_eq!(unknown.to_tool_error().code, ErrorCode::UnknownModel);
-    let built = choose("claude").unwrap_err();
-    assert_eq!(built.kind, ConfigErrorKind::NotAvailable);
+    assert_eq!(choose("claude").unwrap(), settings.models["claude"]);
     for bad in [
         "script:",
         "http://h/v1",
@@ -870,14 +869,16 @@ fn what_a_model_chooses_is_a_configured_key_and_nothing_else() {
         model_by_key(&settings, "fast").unwrap(),
         settings.models["fast"]
     );
-    for bad in ["http://evil.example/v1#x", "script:/etc/passwd", "nope", ""] {
+    for bad in [
+        "http://evil.example/v1#x",
+        "script:/etc/passwd",
+        "ollama/m",
+        "nope",
+        "",
+    ] {
         let error = model_by_key(&settings, bad).unwrap_err();
         assert_eq!(error.kind, ConfigErrorKind::UnknownModel, "{bad}");
     }
-    assert_eq!(
-        model_by_key(&settings, "claude").unwrap_err().kind,
-        ConfigErrorKind::NotAvailable
-    );
 }
 
 #[test]
@@ -916,7 +917,7 @@ fn the_environment_names_a_model_by_its_keys() {
         api_key_env: key.map(str::to_owned),
         ..ModelSpec::new("env", Provider::Openai, url, model)
     };
-    let table: [(&'static [(&str, &str)], ModelSpec); 6] = [
+    let table: [(&'static [(&str, &str)], ModelSpec); 7] = [
         (
             &[("OPENAI_API_KEY", "k"), ("DEEPSEEK_API_KEY", "k")],
             spec(
@@ -955,11 +956,21 @@ fn the_environment_names_a_model_by_its_keys() {
         ),
         (
             &[("ANTHROPIC_API_KEY", "k"), ("DASHSCOPE_API_KEY", "k")],
-            spec(
-                "https://dashscope.aliyuncs.com/compatible-mode/v1",
-                "qwen-plus",
-                Some("DASHSCOPE_API_KEY"),
-            ),
+            ModelSpec {
+                provider: Provider::Anthropic,
+                ..spec(
+                    "https://api.anthropic.com",
+                    "claude-sonnet-4-5",
+                    Some("ANTHROPIC_API_KEY"),
+                )
+            },
+        ),
+        (
+            &[
+                ("OLLAMA_BASE_URL", "http://h:11434/v1"),
+                ("OLLAMA_MODEL", "m"),
+            ],
+            spec("http://h:11434/v1", "m", None),
         ),
     ];
     for (variables, expected) in table {
@@ -986,6 +997,91 @@ fn the_environment_names_a_model_by_its_keys() {
 }
 
 #[test]
+fn a_provider_and_a_name_are_a_model() {
+    let settings = user(TWO).unwrap();
+    /// Choice, variables, dialect, address, name, variable of the key.
+    type Row = (
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        Provider,
+        &'static str,
+        &'static str,
+        Option<&'static str>,
+    );
+    let table: [Row; 7] = [
+        (
+            "anthropic/claude-x",
+            &[],
+            Provider::Anthropic,
+            "https://api.anthropic.com",
+            "claude-x",
+            Some("ANTHROPIC_API_KEY"),
+        ),
+        (
+            "openai/gpt-x",
+            &[("OPENAI_API_KEY", "k")],
+            Provider::Openai,
+            "https://api.openai.com/v1",
+            "gpt-x",
+            Some("OPENAI_API_KEY"),
+        ),
+        (
+            "openrouter/vendor/name:free",
+            &[],
+            Provider::Openai,
+            "https://openrouter.ai/api/v1",
+            "vendor/name:free",
+            Some("OPENROUTER_API_KEY"),
+        ),
+        (
+            "ollama/qwen2.5:7b",
+            &[("OPENAI_API_KEY", "k")],
+            Provider::Openai,
+            "http://127.0.0.1:11434/v1",
+            "qwen2.5:7b",
+            None,
+        ),
+        (
+            "openai/m",
+            &[("OPENAI_BASE_URL", "http://h/v1")],
+            Provider::Openai,
+            "http://h/v1",
+            "m",
+            None,
+        ),
+        (
+            "https://api.anthropic.com/v1#claude-x",
+            &[("ANTHROPIC_API_KEY", "k")],
+            Provider::Anthropic,
+            "https://api.anthropic.com/v1",
+            "claude-x",
+            Some("ANTHROPIC_API_KEY"),
+        ),
+        (
+            "http://127.0.0.1:1#claude-x",
+            &[("ANTHROPIC_API_KEY", "k")],
+            Provider::Openai,
+            "http://127.0.0.1:1",
+            "claude-x",
+            None,
+        ),
+    ];
+    for (choice, variables, provider, url, model, key) in table {
+        let expected = ModelSpec {
+            api_key_env: key.map(str::to_owned),
+            ..ModelSpec::new("flag", provider, url, model)
+        };
+        let env = environment(variables);
+        let spec = select_model(&settings, Some(choice), &env).unwrap();
+        assert_eq!(spec, expected, "{choice}");
+    }
+    for unknown in ["openai/", "nobody/m", "/m"] {
+        let error = select_model(&settings, Some(unknown), &environment(&[])).unwrap_err();
+        assert_eq!(error.kind, ConfigErrorKind::UnknownModel, "{unknown}");
+    }
+}
+
+#[test]
 fn without_any_model_three_ways_are_told() {
     let settings = resolve(&Layers::default()).unwrap();
     let error = select_model(&settings, None, &environment(&[])).unwrap_err();
@@ -994,17 +1090,9 @@ fn without_any_model_three_ways_are_told() {
     assert_eq!(
         error.report(),
         "no model configured\nhint: three ways to go on:
-  1. export OPENAI_API_KEY (or DEEPSEEK_API_KEY, DASHSCOPE_API_KEY, MOONSHOT_API_KEY, ZHIPUAI_API_KEY, OPENROUTER_API_KEY)
-  2. name a server: --model http://127.0.0.1:11434/v1#MODEL
+  1. export OPENAI_API_KEY (or ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, DASHSCOPE_API_KEY, MOONSHOT_API_KEY, ZHIPUAI_API_KEY, OPENROUTER_API_KEY)
+  2. name a server: --model http://127.0.0.1:11434/v1#MODEL, or --model ollama/MODEL
   3. put a [models.KEY] with provider, base_url, model and api_key_env into your muster.toml"
-    );
-    let anthropic = environment(&[("ANTHROPIC_API_KEY", "tok123456789")]);
-    let error = select_model(&settings, None, &anthropic).unwrap_err();
-    assert!(error.is_no_model());
-    assert_eq!(
-        error.to_string(),
-        "no model configured: ANTHROPIC_API_KEY is set, but the provider `anthropic` is not \
-         available in this version"
     );
 }
 

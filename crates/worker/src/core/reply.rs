@@ -3,6 +3,7 @@
 use protocol::conversation::ToolCall;
 use protocol::stats::TokenUsage;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +13,9 @@ pub enum FinishKind {
     /// It was cut at its output limit. A call that was torn by it is left out; those before it
     /// are whole.
     Length,
+    /// The provider paused a long turn of its own; it goes on when the conversation so far is sent
+    /// again.
+    Paused,
 }
 
 /// One whole answer. Call ids are already unique within the conversation.
@@ -21,6 +25,8 @@ pub struct ModelReply {
     pub content: Option<String>,
     /// Its thoughts, where the provider sends them.
     pub reasoning_content: Option<String>,
+    /// Its parts as they must go back, see [`protocol::conversation::Message::provider_blocks`].
+    pub provider_blocks: Vec<Value>,
     /// Its calls, in order.
     pub tool_calls: Vec<ToolCall>,
     /// Why it ended.

@@ -69,6 +69,7 @@ mod tests {
             prompt: 3,
             completion: 2,
             total: 5,
+            cached: 0,
         };
         counts.answer(Some(usage));
         counts.answer(None);

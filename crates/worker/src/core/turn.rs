@@ -153,6 +153,11 @@ impl Machine {
                 append(assistant(reply, Vec::new()), actions);
                 self.cut_answer(time, actions);
             }
+            // What it may still want run stands in the part that follows.
+            FinishKind::Paused => {
+                append(assistant(reply, Vec::new()), actions);
+                self.boundary(time, actions);
+            }
             FinishKind::Done => {
                 self.cut_answers = 0;
                 let calls = reply.tool_calls.clone();
@@ -360,6 +365,7 @@ fn assistant(reply: ModelReply, calls: Vec<ToolCall>) -> Message {
     };
     Message {
         reasoning_content: reply.reasoning_content,
+        provider_blocks: reply.provider_blocks,
         ..Message::assistant(content, calls)
     }
 }

@@ -159,6 +159,7 @@ mod tests {
         ModelReply {
             content: Some("x".to_owned()),
             reasoning_content: None,
+            provider_blocks: Vec::new(),
             tool_calls: Vec::new(),
             finish: FinishKind::Done,
             usage: None,

@@ -1,5 +1,6 @@
 //! What the loop asks of a model, whatever its dialect.
 
+mod anthropic;
 mod ask;
 mod call_ids;
 mod fault;
@@ -7,7 +8,9 @@ mod http;
 mod lenient;
 mod open;
 mod openai;
+mod reading;
 mod retry;
+mod schema;
 mod script;
 mod sse;
 
@@ -19,6 +22,7 @@ use protocol::conversation::Message;
 use serde_json::Value;
 
 pub use crate::core::reply::{FinishKind, ModelError, ModelErrorKind, ModelReply};
+pub use anthropic::Anthropic;
 pub use http::client;
 pub use open::{RunFacts, open};
 pub use openai::OpenAi;

@@ -6,7 +6,7 @@ use protocol::channel::ModelAccess;
 use protocol::ids::AgentId;
 use protocol::job::Provider;
 
-use super::{Model, ModelError, ModelErrorKind, OpenAi, Script};
+use super::{Anthropic, Model, ModelError, OpenAi, Script};
 
 /// What a model may need to know of the run that uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,24 +24,12 @@ pub struct RunFacts {
 /// Makes the model that `access` describes. Nothing is sent yet.
 ///
 /// # Errors
-/// When the configuration can't work: an address, header or script file that is not valid, or a
-/// provider that this version does not speak to.
+/// When the configuration can't work: an address, header or script file that is not valid.
 pub fn open(access: &ModelAccess, run: &RunFacts) -> Result<Box<dyn Model>, ModelError> {
     match access.spec.provider {
         Provider::Openai => Ok(Box::new(OpenAi::new(access)?)),
-        Provider::Anthropic => Err(not_available(&access.spec.key, "anthropic")),
+        Provider::Anthropic => Ok(Box::new(Anthropic::new(access)?)),
         Provider::Script => Ok(Box::new(Script::load(&access.spec, run)?)),
-    }
-}
-
-fn not_available(key: &str, provider: &str) -> ModelError {
-    ModelError {
-        kind: ModelErrorKind::Refused,
-        message: format!(
-            "model `{key}`: provider `{provider}` is not available in this version; use a \
-             provider `openai` with the address of a server that speaks chat completions"
-        ),
-        requests: 0,
     }
 }
 
@@ -70,21 +58,13 @@ mod tests {
     fn each_provider_is_opened_or_says_why_not() {
         assert!(opened(Provider::Openai, "http://127.0.0.1:1/v1", "m").is_ok());
         assert!(opened(Provider::Script, "", "s.yaml").is_ok());
-        for (provider, base_url, why) in [
-            (
-                Provider::Openai,
-                "",
+        assert!(opened(Provider::Anthropic, "http://127.0.0.1:1", "m").is_ok());
+        for provider in [Provider::Openai, Provider::Anthropic] {
+            assert_eq!(
+                opened(provider, "", "m").unwrap_err(),
                 "model `main` can't be used: `base_url` is no address (relative URL without a \
-                 base); it looks like https://host/v1",
-            ),
-            (
-                Provider::Anthropic,
-                "https://api.example.com",
-                "model `main`: provider `anthropic` is not available in this version; use a \
-                 provider `openai` with the address of a server that speaks chat completions",
-            ),
-        ] {
-            assert_eq!(opened(provider, base_url, "m").unwrap_err(), why);
+                 base); it looks like https://host/v1"
+            );
         }
     }
 }

@@ -41,6 +41,7 @@ async fn a_whole_answer_is_read() {
     let wanted = ModelReply {
         content: Some("hi".to_owned()),
         reasoning_content: Some("hm".to_owned()),
+        provider_blocks: Vec::new(),
         tool_calls: vec![
             ToolCall::new("a", "w", r#"{"path":"x"}"#),
             ToolCall::new("call00002", "w", ""),
@@ -51,6 +52,7 @@ async fn a_whole_answer_is_read() {
             prompt: 7,
             completion: 3,
             total: 10,
+            cached: 0,
         }),
     };
     assert_eq!(outcome.reply, Ok(wanted));

@@ -8,5 +8,6 @@
 
 mod answers;
 mod faults;
+mod messages;
 mod server;
 mod streams;

@@ -289,7 +289,7 @@ pub(crate) async fn ask_with(
 
 /// Asks a given model.
 pub(crate) async fn ask_model(
-    model: &mut OpenAi,
+    model: &mut dyn Model,
     messages: &[Message],
     within: Duration,
 ) -> Outcome {

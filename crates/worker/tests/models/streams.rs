@@ -13,6 +13,7 @@ fn text_reply(text: &str) -> ModelReply {
     ModelReply {
         content: Some(text.to_owned()),
         reasoning_content: None,
+        provider_blocks: Vec::new(),
         tool_calls: Vec::new(),
         finish: FinishKind::Done,
         usage: None,
@@ -56,6 +57,7 @@ fn good_reply() -> ModelReply {
             prompt: 7,
             completion: 3,
             total: 10,
+            cached: 0,
         }),
         ..text_reply("你好")
     }
@@ -143,6 +145,7 @@ async fn usage_beside_an_empty_list_of_choices_is_counted() {
             prompt: 7,
             completion: 3,
             total: 10,
+            cached: 0,
         }),
         ..text_reply("hi")
     };

@@ -119,6 +119,7 @@ fn reply(content: Option<&str>, tool_calls: Vec<ToolCall>) -> ModelReply {
     ModelReply {
         content: content.map(str::to_owned),
         reasoning_content: None,
+        provider_blocks: Vec::new(),
         tool_calls,
         finish: FinishKind::Done,
         usage: None,

@@ -159,6 +159,15 @@ impl<'a> Answer<'a> {
         Fault::new(kind, Mend::BadReply, words)
     }
 
+    /// A good status, and the word that no answer will be given to this. Another try would most
+    /// likely be declined as well.
+    pub(crate) fn declined(&self, word: &str) -> Fault {
+        let kind = ModelErrorKind::Refused;
+        let what = format!("the model declined to answer (`{word}`)");
+        let words = self.endpoint.explain.transport(kind, &what);
+        Fault::new(kind, Mend::Never, words)
+    }
+
     /// A good status, and an error object in it.
     pub(crate) fn error_inside(&self, refusal: &Refusal) -> Fault {
         let (kind, mend) = judge_refusal(refusal);

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use protocol::channel::ModelAccess;
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::timeout_at;
 
 use super::answer::Answer;
 use super::client::client;
 use super::explain::Explainer;
+use super::wire::Wire;
 use crate::io::clock;
 use crate::model::fault::{Fault, Mend};
 use crate::model::{ModelError, ModelErrorKind};
@@ -34,19 +35,19 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Prepares the address `base_url` + `path` with the key in the `Authorization` header.
+    /// Prepares the address below `base_url` with the key in the header where `wire` wants it.
     ///
     /// # Errors
     /// When the address, a header or the key can't be used.
-    pub(crate) fn new(access: &ModelAccess, path: &str) -> Result<Self, ModelError> {
+    pub(crate) fn new(access: &ModelAccess, wire: Wire) -> Result<Self, ModelError> {
         let spec = &access.spec;
         let unusable = |what: String| ModelError {
             kind: ModelErrorKind::Refused,
             message: format!("model `{}` can't be used: {what}", spec.key),
             requests: 0,
         };
-        let url = address(&spec.base_url, path).map_err(&unusable)?;
-        let headers = headers(access).map_err(&unusable)?;
+        let url = wire.address(&spec.base_url).map_err(&unusable)?;
+        let headers = headers(access, wire).map_err(&unusable)?;
         let connect = Duration::from_secs(spec.timeouts.connect_seconds.into());
         let client = client(&url, connect)
             .map_err(|error| unusable(format!("no HTTP client: {}", deepest(&error))))?;
@@ -112,32 +113,21 @@ impl Endpoint {
     }
 }
 
-/// `base_url` with `path` behind it, unless it is there already.
-fn address(base_url: &str, path: &str) -> Result<Url, String> {
-    let mut url = Url::parse(base_url.trim()).map_err(|error| {
-        format!("`base_url` is no address ({error}); it looks like https://host/v1")
-    })?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("`base_url` must begin with https:// or http:// and name a host".to_owned());
-    }
-    let base = url.path().trim_end_matches('/');
-    if !base.ends_with(path) {
-        let whole = format!("{base}{path}");
-        url.set_path(&whole);
-    }
-    Ok(url)
-}
-
-fn headers(access: &ModelAccess) -> Result<HeaderMap, String> {
+fn headers(access: &ModelAccess, wire: Wire) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some((name, value)) = wire.version() {
+        let value = HeaderValue::from_static(value);
+        headers.insert(HeaderName::from_static(name), value);
+    }
     // A key that was read from a file often has a newline at its end.
     let key = access.api_key.as_deref().map_or("", str::trim);
     if !key.is_empty() {
-        let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
+        let (name, text) = wire.key_header(key);
+        let mut value = HeaderValue::from_str(&text)
             .map_err(|_| "its key holds a character that no HTTP header can carry".to_owned())?;
         value.set_sensitive(true);
-        headers.insert(AUTHORIZATION, value);
+        headers.insert(name, value);
     }
     for (name, value) in &access.spec.headers {
         let bad = || format!("`headers`: `{name}` or its value can't stand in an HTTP header");
@@ -184,43 +174,27 @@ mod tests {
     use protocol::job::{ModelSpec, Provider};
 
     #[test]
-    fn the_path_is_added_once_and_a_query_stays() {
-        for (base, wanted) in [
-            ("https://h/v1", "https://h/v1/chat"),
-            ("https://h/v1///", "https://h/v1/chat"),
-            (" http://127.0.0.1:8080 ", "http://127.0.0.1:8080/chat"),
-            ("https://h/v1/chat", "https://h/v1/chat"),
-            ("https://h/d?v=1", "https://h/d/chat?v=1"),
-        ] {
-            assert_eq!(address(base, "/chat").unwrap().as_str(), wanted);
-        }
-        for bad in ["", "h/v1", "ftp://h/v1", "file:///etc"] {
-            assert!(address(bad, "/chat").is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn what_no_header_can_carry_is_refused_without_showing_it() {
         let mut access = ModelAccess {
             spec: ModelSpec::new("main", Provider::Openai, "http://127.0.0.1:1/v1", "m"),
             api_key: Some("sk-secret\nmore".to_owned()),
         };
-        let error = Endpoint::new(&access, "/chat").unwrap_err();
+        let error = Endpoint::new(&access, Wire::ChatCompletions).unwrap_err();
         assert_eq!(
             error.message,
             "model `main` can't be used: its key holds a character that no HTTP header can carry"
         );
         access.api_key = Some("sk-secret-key\n".to_owned());
-        let endpoint = Endpoint::new(&access, "/chat").unwrap();
+        let endpoint = Endpoint::new(&access, Wire::ChatCompletions).unwrap();
         assert_eq!(
             format!("{endpoint:?}"),
-            "Endpoint { address: \"http://127.0.0.1:1/v1/chat\", .. }"
+            "Endpoint { address: \"http://127.0.0.1:1/v1/chat/completions\", .. }"
         );
         access
             .spec
             .headers
             .insert("a b".into(), "header-secret".into());
-        let error = Endpoint::new(&access, "/chat").unwrap_err();
+        let error = Endpoint::new(&access, Wire::ChatCompletions).unwrap_err();
         assert_eq!(
             error.message,
             "model `main` can't be used: `headers`: `a b` or its value can't stand in an HTTP \

@@ -4,7 +4,9 @@ mod answer;
 mod client;
 mod endpoint;
 mod explain;
+mod wire;
 
 pub(crate) use answer::Answer;
 pub use client::client;
 pub(crate) use endpoint::Endpoint;
+pub(crate) use wire::Wire;

@@ -5,10 +5,13 @@ use protocol::conversation::ToolCall;
 use protocol::limits;
 use protocol::stats::TokenUsage;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
-use super::piece::{CallPiece, Piece};
+use super::piece::{CallPiece, Piece, piece};
 use crate::model::call_ids::CallIds;
+use crate::model::fault::Refusal;
 use crate::model::lenient::mend_surrogates;
+use crate::model::reading::{Assembly, Ending, NoAnswer, Taken};
 use crate::model::{FinishKind, ModelReply};
 
 /// An answer as far as it has come.
@@ -32,46 +35,9 @@ struct PartialCall {
     arguments: String,
 }
 
-/// How the bytes of an answer came to their end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// The server said that there is no more: a whole document, or the last word of a stream.
-    Declared,
-    /// The stream just ended.
-    Silent,
-}
-
-/// Why an answer that has ended is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NoAnswer {
-    /// There was no choice in it.
-    NoChoice,
-    /// It ended before it was whole.
-    Torn,
-    /// The provider itself says that it broke off, with this word.
-    BrokenOff(String),
-    /// A call has arguments but names no tool.
-    NamelessCall,
-}
-
 impl Assembler {
-    /// Whether there is anything of an answer yet, be it a thought.
-    pub(super) fn has_content(&self) -> bool {
-        !(self.content.is_empty() && self.reasoning.is_empty() && self.calls.is_empty())
-    }
-
-    /// Whether there is more of it than an answer may have.
-    pub(super) fn is_too_large(&self) -> bool {
-        self.bytes > limits::MODEL_REPLY_BYTES_MAX
-    }
-
-    /// Whether the answer has said why it ended; only usage may still come.
-    pub(super) fn is_finished(&self) -> bool {
-        self.finish.is_some()
-    }
-
     /// Adds a chunk of a stream.
-    pub(super) fn add(&mut self, piece: Piece) {
+    fn add(&mut self, piece: Piece) {
         self.add_all_but_calls(&piece);
         let mut named_here = Vec::new();
         for part in piece.calls {
@@ -89,8 +55,8 @@ impl Assembler {
         }
     }
 
-    /// Takes a whole answer: each of its calls stands for itself.
-    pub(super) fn take_whole(&mut self, piece: Piece) {
+    /// Adds a whole answer: each of its calls stands for itself.
+    fn add_whole(&mut self, piece: Piece) {
         self.add_all_but_calls(&piece);
         for part in piece.calls {
             let mut call = PartialCall::default();
@@ -130,11 +96,48 @@ impl Assembler {
             !second_name && !self.calls[*at].is_followed_by(part)
         })
     }
+}
 
-    /// The answer, when it is one. `ids` makes the ids of calls unique.
-    pub(super) fn end(self, ending: Ending, ids: &mut CallIds) -> Result<ModelReply, NoAnswer> {
+impl Assembly for Assembler {
+    /// Beside choices only an explicit error object counts.
+    fn refusal(document: &Value) -> Option<Refusal> {
+        let explicit = document.get("error").is_some_and(|error| !error.is_null());
+        let choices = document.get("choices").is_some();
+        Refusal::in_answer(document).filter(|_| explicit || !choices)
+    }
+
+    fn take_part(&mut self, document: &Value) -> Taken {
+        let said = piece(document);
+        let text = said.content.clone();
+        self.add(said);
+        Taken {
+            text,
+            last_word: false,
+        }
+    }
+
+    fn take_whole(&mut self, document: &Value) -> String {
+        let said = piece(document);
+        let text = said.content.clone();
+        self.add_whole(said);
+        text
+    }
+
+    fn has_content(&self) -> bool {
+        !(self.content.is_empty() && self.reasoning.is_empty() && self.calls.is_empty())
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.bytes > limits::MODEL_REPLY_BYTES_MAX
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    fn end(self, ending: Ending, ids: &mut CallIds) -> Result<ModelReply, NoAnswer> {
         if !self.has_choice {
-            return Err(NoAnswer::NoChoice);
+            return Err(NoAnswer::Nothing);
         }
         let finish = self.finish.as_deref();
         if let Some(word @ ("error" | "insufficient_system_resource")) = finish {
@@ -159,7 +162,7 @@ impl Assembler {
         for call in self.calls {
             let left_out = match finish {
                 FinishKind::Length => call.state() != Arguments::Whole,
-                FinishKind::Done => call.is_phantom(),
+                FinishKind::Done | FinishKind::Paused => call.is_phantom(),
             };
             if left_out {
                 continue;
@@ -174,6 +177,7 @@ impl Assembler {
         Ok(ModelReply {
             content: said(self.content),
             reasoning_content: said(self.reasoning),
+            provider_blocks: Vec::new(),
             tool_calls,
             finish,
             usage: self.usage,
@@ -238,9 +242,8 @@ impl PartialCall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::openai::piece::piece;
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use std::collections::HashSet;
 
     /// Any value that a server might put into a field, the right type more often than not.

@@ -127,6 +127,12 @@ fn usage(value: Option<&Value>) -> Option<TokenUsage> {
         completion,
         total: count(["total_tokens", "total"])
             .unwrap_or_else(|| prompt.saturating_add(completion)),
+        cached: fields
+            .get("prompt_tokens_details")
+            .and_then(|details| details.get("cached_tokens"))
+            .or_else(|| fields.get("prompt_cache_hit_tokens"))
+            .and_then(Value::as_u64)
+            .unwrap_or(0),
     })
 }
 
@@ -177,7 +183,8 @@ mod tests {
                     ],
                 },
                 "finish_reason": "",
-                "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+                "usage": {"prompt_tokens": 7, "completion_tokens": 3,
+                    "prompt_tokens_details": {"cached_tokens": 5}},
             }],
             "usage": null,
         });
@@ -202,7 +209,8 @@ mod tests {
                 usage: Some(TokenUsage {
                     prompt: 7,
                     completion: 3,
-                    total: 10
+                    total: 10,
+                    cached: 5,
                 }),
             }
         );

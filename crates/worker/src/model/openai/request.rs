@@ -4,6 +4,7 @@ use protocol::conversation::{Message, Role, ToolCall};
 use protocol::job::{EmptyContent, ModelSpec};
 use serde_json::{Map, Value, json};
 
+use crate::model::schema::{Dialect, plain};
 use crate::model::{ModelRequest, OfferedTool};
 
 /// Makes the body. What `thinking` says for the thinking mode, and then what `body` says, stands
@@ -43,7 +44,8 @@ pub(super) fn body(spec: &ModelSpec, request: &ModelRequest<'_>) -> Map<String, 
 
 fn tool(tool: &OfferedTool) -> Value {
     json!({"type": "function", "function": {
-        "name": tool.name, "description": tool.description, "parameters": tool.parameters}})
+        "name": tool.name, "description": tool.description,
+        "parameters": plain(&tool.parameters, Dialect::Chat)}})
 }
 
 fn message(spec: &ModelSpec, message: &Message) -> Value {
@@ -172,7 +174,8 @@ mod tests {
                     {"role": "assistant", "content": ""},
                 ],
                 "tools": [{"type": "function", "function": {"name": "read_file",
-                    "description": "读取文件", "parameters": {"type": "object"}}}],
+                    "description": "读取文件",
+                    "parameters": {"type": "object", "properties": {}}}}],
                 "stream": true,
                 "stream_options": {"include_usage": true},
                 "max_tokens": 100,

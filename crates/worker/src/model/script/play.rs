@@ -155,6 +155,7 @@ fn answer(reply: Reply, values: &[(&str, String)], earlier: &[Message]) -> Model
     ModelReply {
         content: reply.text.map(|text| fill(&text, values)),
         reasoning_content: reply.reasoning.map(|text| fill(&text, values)),
+        provider_blocks: Vec::new(),
         tool_calls,
         finish: match reply.finish {
             Finish::Done => FinishKind::Done,
@@ -164,6 +165,7 @@ fn answer(reply: Reply, values: &[(&str, String)], earlier: &[Message]) -> Model
             prompt: usage.prompt,
             completion: usage.completion,
             total: usage.prompt.saturating_add(usage.completion),
+            cached: 0,
         }),
     }
 }
@@ -255,6 +257,7 @@ mod tests {
         let first = ModelReply {
             content: Some("agent 7: 写 {turn}".to_owned()),
             reasoning_content: Some("hm".to_owned()),
+            provider_blocks: Vec::new(),
             tool_calls: vec![
                 ToolCall::new(
                     "call00001",
@@ -269,6 +272,7 @@ mod tests {
                 prompt: 7,
                 completion: 3,
                 total: 10,
+                cached: 0,
             }),
         };
         assert_eq!(reply, Ok(first));
@@ -284,6 +288,7 @@ mod tests {
             let last = ModelReply {
                 content: Some("last".to_owned()),
                 reasoning_content: None,
+                provider_blocks: Vec::new(),
                 tool_calls: Vec::new(),
                 finish: FinishKind::Length,
                 usage: None,

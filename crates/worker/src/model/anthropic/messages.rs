@@ -1,0 +1,98 @@
+//! A model behind a server that speaks Messages.
+
+use protocol::channel::ModelAccess;
+use protocol::conversation::Message;
+use protocol::job::ModelSpec;
+use serde_json::Value;
+
+use super::assemble::Assembler;
+use super::request::body;
+use crate::model::ask::{Chance, Try, TryFuture, ask, chance};
+use crate::model::http::{Endpoint, Wire};
+use crate::model::reading::read;
+use crate::model::{EventSink, Model, ModelError, ModelRequest, ReplyFuture};
+
+/// A model that is asked over the Messages interface.
+pub struct Anthropic {
+    spec: ModelSpec,
+    endpoint: Endpoint,
+    requests: u64,
+    chance: Chance,
+}
+
+impl std::fmt::Debug for Anthropic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Headers of the configuration may hold secrets, so the whole of it is not shown.
+        f.debug_struct("Anthropic")
+            .field("key", &self.spec.key)
+            .field("model", &self.spec.model)
+            .field("endpoint", &self.endpoint)
+            .field("requests", &self.requests)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Anthropic {
+    /// Prepares the model that `access` describes; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the address, a header or the key can't be used.
+    pub fn new(access: &ModelAccess) -> Result<Self, ModelError> {
+        Ok(Anthropic {
+            spec: access.spec.clone(),
+            endpoint: Endpoint::new(access, Wire::Messages)?,
+            requests: 0,
+            chance,
+        })
+    }
+
+    /// Takes the jitter of pauses before retries from `chance`, a number from 0 up to but not
+    /// including 1; 0 means no pause but the one that a server asks for.
+    #[must_use]
+    pub fn with_chance(mut self, chance: fn() -> f64) -> Self {
+        self.chance = chance;
+        self
+    }
+}
+
+impl Model for Anthropic {
+    fn complete<'a>(
+        &'a mut self,
+        request: ModelRequest<'a>,
+        events: EventSink<'a>,
+    ) -> ReplyFuture<'a> {
+        Box::pin(async move {
+            let question = Question {
+                endpoint: &self.endpoint,
+                body: Value::Object(body(&self.spec, &request)).to_string(),
+                messages: request.messages,
+            };
+            let requests = &mut self.requests;
+            ask(&question, request.within, self.chance, requests, events).await
+        })
+    }
+
+    fn requests(&self) -> u64 {
+        self.requests
+    }
+}
+
+/// One question, ready to be sent as often as needed.
+struct Question<'a> {
+    endpoint: &'a Endpoint,
+    body: String,
+    messages: &'a [Message],
+}
+
+impl Try for Question<'_> {
+    fn once<'a>(&'a self, events: EventSink<'a>) -> TryFuture<'a> {
+        Box::pin(async move {
+            let answer = self.endpoint.post(self.body.clone().into_bytes()).await?;
+            read::<Assembler>(answer, self.messages, events).await
+        })
+    }
+
+    fn address(&self) -> &str {
+        self.endpoint.address()
+    }
+}

@@ -1,0 +1,7 @@
+//! The Messages interface.
+
+mod assemble;
+mod messages;
+mod request;
+
+pub use messages::Anthropic;
