@@ -52,14 +52,22 @@ impl Ended {
 ///
 /// # Panics
 /// When it can't be started, or is not done within the budget (it is killed then).
+pub fn run(command: &mut Command, budget: Duration) -> Ended {
+    run_with_stdin(command, Stdio::null(), budget)
+}
+
+/// Runs a command to its end that reads from something.
+///
+/// # Panics
+/// As [`run`].
 #[expect(
     clippy::zombie_processes,
     reason = "the child is waited for with wait4, which tells what it used"
 )]
-pub fn run(command: &mut Command, budget: Duration) -> Ended {
+pub fn run_with_stdin(command: &mut Command, stdin: Stdio, budget: Duration) -> Ended {
     let start = Instant::now();
     let mut child = command
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

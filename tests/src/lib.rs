@@ -25,7 +25,7 @@ pub use delegated::Delegated;
 pub use escapees::Escapees;
 pub use fifo::Liveness;
 pub use ground::{Ground, Rung, User, grounds, on_each, skipped, users};
-pub use leader::{Ended, run};
+pub use leader::{Ended, run, run_with_stdin};
 pub use refusals::{Refusals, Whose};
 pub use rounds::{Random, Times, process_time, rounds};
 pub use script::Turn;

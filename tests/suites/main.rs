@@ -33,4 +33,5 @@ mod structure;
 mod stuck;
 mod supervisor;
 mod terminal;
+mod trust;
 mod worker_io;

@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let mut stdin = std::io::stdin().lock();
     let mut stdout = std::io::stdout().lock();
     let mut stderr = std::io::stderr();
+    let stdin_is_terminal = stdin.is_terminal();
     let stdout_is_terminal = stdout.is_terminal();
     let stderr_is_terminal = stderr.is_terminal();
     ExitCode::from(enter(Process {
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         stdin: &mut stdin,
         stdout: &mut stdout,
         stderr: &mut stderr,
+        stdin_is_terminal,
         stdout_is_terminal,
         stderr_is_terminal,
     }))

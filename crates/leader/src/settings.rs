@@ -11,12 +11,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use protocol::config::{ConfigError, ConfigFile, Flag, Layers, Settings, resolve, select_model};
+use protocol::config::{
+    ConfigError, ConfigFile, FileTrust, Flag, Layers, Settings, Wish, resolve, select_model, wishes,
+};
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::ModelSpec;
 use protocol::limits::CONFIG_BYTES_MAX;
 
 use crate::driver::Environment;
+use crate::store::trust::TrustStore;
 
 /// Names another file than the user's own.
 pub const CONFIG_VARIABLE: &str = "MUSTER_CONFIG";
@@ -131,8 +134,32 @@ pub fn load(
     variables: &Variables,
     flags: Vec<Flag>,
 ) -> Result<Settings, ToolError> {
-    let user = match user_file(variables) {
-        UserFile::Named(path) => Some(read_config(&path)?.ok_or_else(|| {
+    resolve(&layers(workspace, variables, flags)?).map_err(|error| error.to_tool_error())
+}
+
+fn layers(workspace: &Path, variables: &Variables, flags: Vec<Flag>) -> Result<Layers, ToolError> {
+    let own = workspace.join(WORKSPACE_FILE);
+    let file = read_config(&own)?;
+    let trust = match (
+        &file,
+        TrustStore::of(|name| variables.lookup(name), workspace),
+    ) {
+        (Some(file), Ok(store)) => store.judge(&own, file.text.as_bytes()),
+        // Where no acceptance could lie, there is none.
+        (None, _) | (_, Err(_)) => FileTrust::Never,
+    };
+    Ok(Layers {
+        user: read_user(variables)?,
+        workspace: file,
+        trust,
+        variables: variables.pairs(),
+        flags,
+    })
+}
+
+fn read_user(variables: &Variables) -> Result<Option<ConfigFile>, ToolError> {
+    match user_file(variables) {
+        UserFile::Named(path) => Ok(Some(read_config(&path)?.ok_or_else(|| {
             ToolError::new(
                 ErrorCode::InvalidParameters,
                 format!(
@@ -141,17 +168,57 @@ pub fn load(
                 ),
             )
             .hint(format!("make that file, or unset {CONFIG_VARIABLE}"))
-        })?),
-        UserFile::Usual(path) => read_config(&path)?,
-        UserFile::Nowhere => None,
-    };
+        })?)),
+        UserFile::Usual(path) => read_config(&path),
+        UserFile::Nowhere => Ok(None),
+    }
+}
+
+/// The workspace's own file, as `leader trust` shows it.
+#[derive(Debug)]
+pub struct WorkspaceFile {
+    /// Where it is or would be.
+    pub path: PathBuf,
+    /// Its content; none when it is not there.
+    pub file: Option<ConfigFile>,
+    /// How far it is trusted.
+    pub trust: FileTrust,
+    /// What it wants beyond tightening.
+    pub wishes: Vec<Wish>,
+}
+
+/// Looks at the workspace's own file.
+///
+/// # Errors
+/// As [`load`].
+pub fn look_at_workspace(
+    workspace: &Path,
+    variables: &Variables,
+) -> Result<WorkspaceFile, ToolError> {
+    let layers = layers(workspace, variables, Vec::new())?;
+    Ok(WorkspaceFile {
+        path: workspace.join(WORKSPACE_FILE),
+        wishes: wishes(&layers).map_err(|error| error.to_tool_error())?,
+        file: layers.workspace,
+        trust: layers.trust,
+    })
+}
+
+/// Whether the configuration can be used with this content of the workspace's file accepted.
+///
+/// # Errors
+/// When it can't.
+pub fn check_accepted(variables: &Variables, file: &ConfigFile) -> Result<(), ToolError> {
     let layers = Layers {
-        user,
-        workspace: read_config(&workspace.join(WORKSPACE_FILE))?,
+        user: read_user(variables)?,
+        workspace: Some(file.clone()),
+        trust: FileTrust::Accepted { at: String::new() },
         variables: variables.pairs(),
-        flags,
+        flags: Vec::new(),
     };
-    resolve(&layers).map_err(|error| error.to_tool_error())
+    resolve(&layers)
+        .map(drop)
+        .map_err(|error| error.to_tool_error())
 }
 
 /// One file, or none when it is not there.

@@ -157,3 +157,13 @@ pub const TOTAL_PER_RUN_MAX: u32 = 1_000_000;
 pub const RESULT_BYTES_SETTING_MIN: u32 = 4 * 1024;
 /// The most that `limits.result_bytes` may say.
 pub const RESULT_BYTES_SETTING_MAX: u32 = 64 * 1024;
+/// How long ended runs are kept unless it is set, in days.
+pub const RETENTION_DAYS: u32 = 30;
+/// The most that `retention.days` may say.
+pub const RETENTION_DAYS_MAX: u32 = 3_650;
+/// How many ended runs of a workspace are kept unless it is set.
+pub const RETENTION_RUNS: u32 = 200;
+/// The most that `retention.runs` may say.
+pub const RETENTION_RUNS_MAX: u32 = 10_000;
+/// The record of an accepted workspace's file, in bytes.
+pub const TRUST_RECORD_BYTES_MAX: usize = 64 * 1024;

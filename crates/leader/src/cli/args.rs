@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cli::run_args::RunArgs;
+use crate::cli::upkeep::{ConfigArgs, DemoArgs, DoctorArgs, TrustArgs};
 
 /// Run LLM sub-agents as supervised processes, and see that nothing outlives them.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
@@ -74,6 +75,8 @@ pub enum Command {
     Config(ConfigArgs),
     /// Tell whether agents can run here, and how they are held
     Doctor(DoctorArgs),
+    /// Show what the workspace's own file wants, and accept it
+    Trust(TrustArgs),
 }
 
 /// The text of `N` wherever an agent is named.
@@ -253,53 +256,4 @@ pub struct WaitArgs {
     /// Default: off, text for people.
     #[arg(verbatim_doc_comment, long)]
     pub json: bool,
-}
-
-/// `leader demo`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct DemoArgs {
-    /// Keep the demo's workspace and say where it is
-    ///
-    /// Default: off, everything is removed at the end.
-    #[arg(verbatim_doc_comment, long)]
-    pub keep: bool,
-
-    /// Executable of the worker [default: `worker` beside `leader`]
-    ///
-    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
-    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
-    pub worker_bin: Option<PathBuf>,
-}
-
-/// `leader config`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct ConfigArgs {
-    /// Print a JSON object
-    ///
-    /// Default: off, one value a line.
-    #[arg(verbatim_doc_comment, long)]
-    pub json: bool,
-}
-
-/// `leader doctor`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct DoctorArgs {
-    /// Kill agents and a leader whose processes try to escape, and count what survives
-    ///
-    /// On each rung that this machine offers; takes a few seconds, leaves nothing behind, and
-    /// needs no model. Default: off, only look.
-    #[arg(verbatim_doc_comment, long)]
-    pub prove: bool,
-
-    /// Print a JSON object
-    ///
-    /// Default: off, text for people.
-    #[arg(verbatim_doc_comment, long)]
-    pub json: bool,
-
-    /// Executable of the worker [default: `worker` beside `leader`]
-    ///
-    /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
-    #[arg(verbatim_doc_comment, long, value_name = "FILE")]
-    pub worker_bin: Option<PathBuf>,
 }

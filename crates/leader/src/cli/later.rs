@@ -14,7 +14,6 @@ pub const LATER_COMMANDS: &[&str] = &[
     "tasks",
     "team",
     "top",
-    "trust",
     "worktrees",
 ];
 

@@ -4,7 +4,7 @@ use protocol::config::Settings;
 use protocol::error::ToolError;
 use serde_json::{Map, Value, json};
 
-use crate::cli::args::ConfigArgs;
+use crate::cli::ConfigArgs;
 use crate::faces::console::Console;
 use crate::faces::surroundings::Surroundings;
 

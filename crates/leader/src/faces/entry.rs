@@ -18,6 +18,7 @@ use crate::faces::resume::resume;
 use crate::faces::run::run;
 use crate::faces::serve::command::serve;
 use crate::faces::surroundings::Surroundings;
+use crate::faces::trust::{Asked, trust};
 use crate::render::Style;
 use crate::settings::Variables;
 
@@ -36,6 +37,8 @@ pub struct Process<'a> {
     pub stdout: &'a mut dyn Write,
     /// Its standard error.
     pub stderr: &'a mut dyn Write,
+    /// Whether stdin is a terminal.
+    pub stdin_is_terminal: bool,
     /// Whether stdout is a terminal.
     pub stdout_is_terminal: bool,
     /// Whether stderr is a terminal.
@@ -59,6 +62,7 @@ pub fn enter(process: Process<'_>) -> u8 {
         stdin,
         stdout,
         stderr,
+        stdin_is_terminal,
         stdout_is_terminal,
         stderr_is_terminal,
     } = process;
@@ -91,6 +95,10 @@ pub fn enter(process: Process<'_>) -> u8 {
         && !cli.global.quiet
         && cli.global.verbose == 0;
     let mut console = Console::new(stdout, stderr, look);
+    let stdin = Stdin {
+        reader: stdin,
+        can_be_asked: stdin_is_terminal && stderr_is_terminal,
+    };
     match perform(&cli, variables, stdin, &mut console) {
         Ok(code) => code,
         Err(error) => {
@@ -103,6 +111,12 @@ pub fn enter(process: Process<'_>) -> u8 {
             exit::of_error(error.code)
         }
     }
+}
+
+/// The standard input, and whether a person at a terminal is behind it who sees a question.
+struct Stdin<'a> {
+    reader: &'a mut dyn Read,
+    can_be_asked: bool,
 }
 
 fn printed(printed: Result<(), ToolError>, console: &mut Console<'_>) -> u8 {
@@ -118,7 +132,7 @@ fn printed(printed: Result<(), ToolError>, console: &mut Console<'_>) -> u8 {
 fn perform(
     cli: &Cli,
     variables: Variables,
-    stdin: &mut dyn Read,
+    stdin: Stdin<'_>,
     console: &mut Console<'_>,
 ) -> Result<u8, ToolError> {
     logging::begin(&cli.global, variables.get("RUST_LOG"));
@@ -142,11 +156,11 @@ fn perform(
 async fn command(
     command: &Command,
     surroundings: &Surroundings,
-    stdin: &mut dyn Read,
+    stdin: Stdin<'_>,
     console: &mut Console<'_>,
 ) -> Result<u8, ToolError> {
     match command {
-        Command::Run(args) => run(args, surroundings, stdin, console).await,
+        Command::Run(args) => run(args, surroundings, stdin.reader, console).await,
         Command::Serve(args) => serve(args, surroundings, console).await,
         Command::Ps(args) => ps(args, surroundings, console).await,
         Command::Status(args) => status(args, surroundings, console).await,
@@ -157,6 +171,13 @@ async fn command(
         Command::Demo(args) => demo(args, surroundings, console).await,
         Command::Config(args) => config(args, surroundings, console),
         Command::Doctor(args) => doctor(args, surroundings, console).await,
+        Command::Trust(args) => {
+            let asked = match stdin.can_be_asked {
+                true => Asked::Person(stdin.reader),
+                false => Asked::Nobody,
+            };
+            trust(args, surroundings, asked, console)
+        }
     }
 }
 
@@ -174,5 +195,6 @@ fn wants_json(command: &Command) -> bool {
         Command::Config(args) => args.json,
         Command::Doctor(args) => args.json,
         Command::Demo(_) => false,
+        Command::Trust(args) => args.json,
     }
 }

@@ -19,3 +19,4 @@ pub mod steps;
 pub mod surroundings;
 pub mod target;
 pub mod task;
+pub mod trust;

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use protocol::config::{Flag, Settings};
+use protocol::config::{ConfigFile, Flag, Settings};
 use protocol::error::{ErrorCode, ToolError};
 
 use crate::faces::console::{Console, code_of};
 use crate::os::spawn::NESTED_VARIABLE;
-use crate::settings::{self, Variables};
+use crate::settings::{self, Variables, WorkspaceFile};
 
 /// What a command knows of the machine before it does anything.
 #[derive(Debug, Clone)]
@@ -64,6 +64,23 @@ impl Surroundings {
             console.warn(warning);
         }
         Ok(settings)
+    }
+
+    /// The workspace's own file, how far it is trusted, and what it wants.
+    ///
+    /// # Errors
+    /// When a file can't be read or holds what it must not.
+    pub fn workspace_file(&self) -> Result<WorkspaceFile, ToolError> {
+        settings::look_at_workspace(&self.workspace, &self.variables)
+    }
+
+    /// Whether the configuration could be used if this content of the workspace's file were
+    /// accepted.
+    ///
+    /// # Errors
+    /// When it could not.
+    pub fn check_accepted(&self, file: &ConfigFile) -> Result<(), ToolError> {
+        settings::check_accepted(&self.variables, file)
     }
 }
 

@@ -9,6 +9,7 @@ pub mod proof;
 pub mod result;
 pub mod steps;
 pub mod style;
+pub mod trust;
 pub mod width;
 
 pub use style::{Style, Tone};

@@ -10,6 +10,7 @@ pub mod prompts;
 pub mod recover;
 pub mod results;
 pub mod take_up;
+pub mod trust;
 pub mod worker_log;
 
 #[cfg(test)]

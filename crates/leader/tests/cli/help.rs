@@ -18,7 +18,7 @@ fn help_says_what_it_always_said() {
     let place = Place::new("");
     let commands = [
         "run", "serve", "ps", "status", "logs", "kill", "resume", "wait", "demo", "config",
-        "doctor",
+        "doctor", "trust",
     ];
     let pages = commands
         .iter()

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::error::{ConfigError, ConfigErrorKind};
-use super::keys::{Key, NUMBERS, Setting};
+use super::keys::{Key, NUMBERS, RETENTION_NUMBERS, Setting};
 use super::settings::{
-    Admission, LanguageChoice, LimitSettings, RequiredRung, Settings, max_live_default,
+    Admission, LanguageChoice, LimitSettings, RequiredRung, RetentionSettings, Settings,
+    max_live_default,
 };
+use super::trust::Wish;
 use crate::job::ModelSpec;
 use crate::limits;
 
 /// Who set a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Author {
-    /// The user's file, a variable or a flag.
+    /// The user's file, a workspace's that the user accepted, a variable or a flag.
     Person,
     /// The workspace's file.
     Workspace,
@@ -31,8 +33,10 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     values: BTreeMap<String, Held>,
-    models: BTreeMap<String, (ModelSpec, String)>,
+    pub(super) models: BTreeMap<String, (ModelSpec, String)>,
     warnings: Vec<String>,
+    /// What a workspace's file does not get. What holds instead is filled in last.
+    pub(super) wishes: Vec<Wish>,
 }
 
 impl Draft {
@@ -53,12 +57,14 @@ impl Draft {
     }
 
     /// Takes a workspace's value if it is tighter than what holds, and warns if it is looser.
-    pub(super) fn tighten(&mut self, key: Key, setting: Setting, source: &str) {
+    /// `wanted` is the value as TOML.
+    pub(super) fn tighten(&mut self, key: Key, setting: Setting, wanted: &str, source: &str) {
         let (verdict, holds) = self.compare(&setting);
         match verdict {
             Verdict::Take => self.hold(key, setting, source, Author::Workspace),
             Verdict::Same => {}
             Verdict::Looser => {
+                self.wish(key.path(), source.to_owned(), wanted.to_owned());
                 let from = self.source(&key.path());
                 self.warn(format!(
                     "{source}: `{}` is ignored: a workspace's file may only tighten it, and it is \
@@ -66,7 +72,10 @@ impl Draft {
                     key.path()
                 ));
             }
-            Verdict::NotItsBusiness => self.warn(ignored(&key.path(), source)),
+            Verdict::NotItsBusiness => {
+                self.wish(key.path(), source.to_owned(), wanted.to_owned());
+                self.warn(ignored(&key.path(), source));
+            }
         }
     }
 
@@ -76,7 +85,9 @@ impl Draft {
             Setting::DefaultModel(_)
             | Setting::PromptsDir(_)
             | Setting::Highest(_)
-            | Setting::Cgroup(_) => (Verdict::NotItsBusiness, String::new()),
+            | Setting::Cgroup(_)
+            // Sooner is not tighter here: it removes what a person may still want to read.
+            | Setting::Retention(..) => (Verdict::NotItsBusiness, String::new()),
             Setting::Admission(new) => {
                 let holds = self.admission();
                 let verdict = match (holds, *new) {
@@ -107,7 +118,7 @@ impl Draft {
         self.values.insert(key.path(), held);
     }
 
-    fn source(&self, path: &str) -> String {
+    pub(super) fn source(&self, path: &str) -> String {
         self.values
             .get(path)
             .map_or_else(|| "built-in".to_owned(), |held| held.source.clone())
@@ -121,35 +132,35 @@ impl Draft {
         self.values.get(path).map(|held| &held.setting)
     }
 
-    fn language(&self) -> LanguageChoice {
+    pub(super) fn language(&self) -> LanguageChoice {
         match self.setting("language") {
             Some(Setting::Language(language)) => *language,
             _ => LanguageChoice::Auto,
         }
     }
 
-    fn admission(&self) -> Admission {
+    pub(super) fn admission(&self) -> Admission {
         match self.setting("limits.admission") {
             Some(Setting::Admission(admission)) => *admission,
             _ => Admission::Reject,
         }
     }
 
-    fn require(&self) -> RequiredRung {
+    pub(super) fn require(&self) -> RequiredRung {
         match self.setting("confinement.require") {
             Some(Setting::Require(require)) => *require,
             _ => RequiredRung::None,
         }
     }
 
-    fn highest(&self) -> RequiredRung {
+    pub(super) fn highest(&self) -> RequiredRung {
         match self.setting("confinement.highest") {
             Some(Setting::Highest(highest)) => *highest,
             _ => RequiredRung::Cgroup2,
         }
     }
 
-    fn text(&self, path: &str) -> Option<String> {
+    pub(super) fn text(&self, path: &str) -> Option<String> {
         match self.setting(path) {
             Some(
                 Setting::DefaultModel(text) | Setting::PromptsDir(text) | Setting::Cgroup(text),
@@ -159,7 +170,7 @@ impl Draft {
     }
 
     /// A number as it holds; none is no limit.
-    fn number(&self, name: &str) -> Option<u64> {
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
         if let Some(Setting::Number(_, value)) = self.setting(&format!("limits.{name}")) {
             return Some(*value);
         }
@@ -172,6 +183,19 @@ impl Draft {
                 .map(|max| max.min(u64::from(limits::TIMEOUT_SECONDS_MIN))),
             (None, _) => None,
         }
+    }
+
+    /// A number of `[retention]`.
+    pub(super) fn retention(&self, name: &str) -> u32 {
+        let held = match self.setting(&format!("retention.{name}")) {
+            Some(Setting::Retention(_, value)) => Some(*value),
+            _ => RETENTION_NUMBERS
+                .iter()
+                .find(|key| key.name == name)
+                .and_then(|key| key.default),
+        };
+        held.and_then(|number| u32::try_from(number).ok())
+            .expect("keys.rs gives it a default and a range of 32 bits; a test reads each one")
     }
 
     /// Makes `low` no greater than `high`. Where a workspace's file is the cause, or nobody set
@@ -267,6 +291,10 @@ impl Draft {
             require: self.require(),
             highest: self.highest(),
             cgroup: self.text("confinement.cgroup").map(PathBuf::from),
+            retention: RetentionSettings {
+                days: self.retention("days"),
+                runs: self.retention("runs"),
+            },
             warnings: self.warnings,
             sources,
         })

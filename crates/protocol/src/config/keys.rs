@@ -91,6 +91,22 @@ pub(super) const NUMBERS: &[NumberKey] = &[
     ),
 ];
 
+/// Every number of `[retention]`.
+pub(super) const RETENTION_NUMBERS: &[NumberKey] = &[
+    number(
+        "days",
+        1,
+        limits::RETENTION_DAYS_MAX,
+        Some(limits::RETENTION_DAYS),
+    ),
+    number(
+        "runs",
+        1,
+        limits::RETENTION_RUNS_MAX,
+        Some(limits::RETENTION_RUNS),
+    ),
+];
+
 /// A key that holds one plain value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Key {
@@ -102,6 +118,7 @@ pub(super) enum Key {
     Highest,
     Cgroup,
     Number(&'static NumberKey),
+    Retention(&'static NumberKey),
 }
 
 /// A plain value, read and checked.
@@ -115,12 +132,15 @@ pub(super) enum Setting {
     Highest(RequiredRung),
     Cgroup(String),
     Number(&'static str, u64),
+    Retention(&'static str, u64),
 }
 
 /// The sections that hold no plain value of this version.
 pub(super) const MODELS: &str = "models";
 /// Sections of which a later version knows more.
-pub(super) const LATER_SECTIONS: &[&str] = &["agents", "web", "launcher", "team", "retention"];
+pub(super) const LATER_SECTIONS: &[&str] = &["agents", "web", "launcher", "team"];
+/// The section of what is kept of ended runs.
+pub(super) const RETENTION: &str = "retention";
 /// Keys of `[confinement]`.
 pub(super) const CONFINEMENT: &[&str] = &["require", "highest", "cgroup"];
 /// Keys of `[confinement]` that a later version knows.
@@ -146,7 +166,7 @@ pub(super) const TOP: &[&str] = &[
     "web",
     "launcher",
     "team",
-    "retention",
+    RETENTION,
 ];
 
 impl Key {
@@ -163,6 +183,7 @@ impl Key {
         ]
         .into_iter()
         .chain(NUMBERS.iter().map(Key::Number))
+        .chain(RETENTION_NUMBERS.iter().map(Key::Retention))
     }
 
     /// The key of a path such as `limits.max_concurrent`.
@@ -181,6 +202,7 @@ impl Key {
             Key::Highest => "confinement.highest".to_owned(),
             Key::Cgroup => "confinement.cgroup".to_owned(),
             Key::Number(number) => format!("limits.{}", number.name),
+            Key::Retention(number) => format!("{RETENTION}.{}", number.name),
         }
     }
 
@@ -218,6 +240,9 @@ impl Key {
             Key::Number(number) => self
                 .number(number, value, place)
                 .map(|value| Setting::Number(number.name, value)),
+            Key::Retention(number) => self
+                .number(number, value, place)
+                .map(|value| Setting::Retention(number.name, value)),
         }
     }
 
@@ -225,7 +250,7 @@ impl Key {
     pub(super) fn read_text(self, text: &str, place: &str) -> Result<Setting, ConfigError> {
         let text = text.trim();
         let value = match self {
-            Key::Number(_) => text
+            Key::Number(_) | Key::Retention(_) => text
                 .parse::<i128>()
                 .map_or_else(|_| Value::Text(text.to_owned()), Value::Whole),
             Key::Language

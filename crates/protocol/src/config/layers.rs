@@ -3,10 +3,14 @@
 use super::draft::{Draft, ignored};
 use super::error::{ConfigError, ConfigErrorKind, not_available, secret_in_file, unknown_key};
 use super::field::is_secret_name;
-use super::keys::{CONFINEMENT, Key, LATER_CONFINEMENT, LATER_SECTIONS, MODELS, NUMBERS, TOP};
+use super::keys::{
+    CONFINEMENT, Key, LATER_CONFINEMENT, LATER_SECTIONS, MODELS, NUMBERS, RETENTION,
+    RETENTION_NUMBERS, TOP,
+};
 use super::model::read_model;
 use super::settings::Settings;
 use super::tree::{Entry, Value, parse, place};
+use super::trust::{FileTrust, Wish};
 
 /// One file's text.
 #[derive(Debug, Clone)]
@@ -35,31 +39,68 @@ pub struct Layers {
     pub user: Option<ConfigFile>,
     /// The workspace's `muster.toml`, if there is one.
     pub workspace: Option<ConfigFile>,
+    /// How far that file is trusted.
+    pub trust: FileTrust,
     /// The environment; only `MUSTER_*` is looked at, and an empty value counts as none.
     pub variables: Vec<(String, String)>,
     /// Flags, later ones win.
     pub flags: Vec<Flag>,
 }
 
-/// How far a file is trusted.
-#[derive(Debug, Clone, Copy)]
+/// Whose a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
     User,
     Workspace,
+    /// The workspace's, with a content that the user has accepted.
+    Accepted,
+}
+
+impl Trust {
+    /// How a place in such a file is named as the source of a value.
+    fn source(self, at: &str) -> String {
+        match self {
+            Trust::User | Trust::Workspace => at.to_owned(),
+            Trust::Accepted => format!("{at} (trusted)"),
+        }
+    }
 }
 
 /// Lays the layers over each other.
 ///
 /// # Errors
 /// When a file is no TOML, holds an unknown key, a value that is not allowed, a secret or (in the
-/// user's file) a part of a later version, or when two values can't hold together.
+/// user's file, or one that was accepted) a part of a later version, or when two values can't hold
+/// together.
 pub fn resolve(layers: &Layers) -> Result<Settings, ConfigError> {
+    lay(layers)?.finish()
+}
+
+/// What the workspace's file wants beyond tightening, with what holds now beside it, in the order
+/// of the file. It is told as if the file had not been accepted.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn wishes(layers: &Layers) -> Result<Vec<Wish>, ConfigError> {
+    let layers = Layers {
+        trust: FileTrust::Never,
+        ..layers.clone()
+    };
+    Ok(lay(&layers)?.wishes())
+}
+
+fn lay(layers: &Layers) -> Result<Draft, ConfigError> {
     let mut draft = Draft::default();
     if let Some(file) = &layers.user {
         read_file(&mut draft, file, Trust::User)?;
     }
     if let Some(file) = &layers.workspace {
-        read_file(&mut draft, file, Trust::Workspace)?;
+        let trust = match layers.trust {
+            FileTrust::Accepted { .. } => Trust::Accepted,
+            FileTrust::Never | FileTrust::Changed { .. } => Trust::Workspace,
+        };
+        read_file(&mut draft, file, trust)?;
+        draft.tell_of_trust(&file.name, &layers.trust);
     }
     for (name, value) in &layers.variables {
         read_variable(&mut draft, name, value)?;
@@ -73,7 +114,7 @@ pub fn resolve(layers: &Layers) -> Result<Settings, ConfigError> {
         let setting = key.read_text(&flag.value, &flag.flag)?;
         draft.set(key, setting, &flag.flag);
     }
-    draft.finish()
+    Ok(draft)
 }
 
 fn read_variable(draft: &mut Draft, name: &str, value: &str) -> Result<(), ConfigError> {
@@ -100,14 +141,13 @@ fn read_file(draft: &mut Draft, file: &ConfigFile, trust: Trust) -> Result<(), C
     for entry in parse(&file.name, &file.text)? {
         let at = place(&file.name, entry.line);
         match entry.key.as_str() {
-            "limits" => read_section(draft, file, &entry, trust)?,
-            "confinement" => read_section(draft, file, &entry, trust)?,
+            "limits" | "confinement" | RETENTION => read_section(draft, file, &entry, trust)?,
             MODELS => match trust {
-                Trust::User => read_models(draft, file, &entry)?,
-                Trust::Workspace => draft.warn(ignored(MODELS, &at)),
+                Trust::User | Trust::Accepted => read_models(draft, file, &entry, trust)?,
+                Trust::Workspace => wish_for_models(draft, file, &entry),
             },
             later if LATER_SECTIONS.contains(&later) => match trust {
-                Trust::User => return Err(not_available(later, &at)),
+                Trust::User | Trust::Accepted => return Err(not_available(later, &at)),
                 Trust::Workspace => draft.warn(ignored(later, &at)),
             },
             key => read_plain(draft, key, &entry.value, &at, trust, TOP)?,
@@ -123,19 +163,23 @@ fn read_section(
     trust: Trust,
 ) -> Result<(), ConfigError> {
     let entries = entries_of(section, file)?;
-    let known: Vec<&str> = if section.key == "limits" {
-        let numbers = NUMBERS.iter().map(|number| number.name);
-        numbers.chain(["admission"]).collect()
-    } else {
-        let later = LATER_CONFINEMENT.iter().copied();
-        CONFINEMENT.iter().copied().chain(later).collect()
+    let known: Vec<&str> = match section.key.as_str() {
+        "limits" => {
+            let numbers = NUMBERS.iter().map(|number| number.name);
+            numbers.chain(["admission"]).collect()
+        }
+        RETENTION => RETENTION_NUMBERS.iter().map(|number| number.name).collect(),
+        _ => {
+            let later = LATER_CONFINEMENT.iter().copied();
+            CONFINEMENT.iter().copied().chain(later).collect()
+        }
     };
     for entry in entries {
         let at = place(&file.name, entry.line);
         let path = format!("{}.{}", section.key, entry.key);
         if section.key == "confinement" && LATER_CONFINEMENT.contains(&entry.key.as_str()) {
             match trust {
-                Trust::User => return Err(not_available(&path, &at)),
+                Trust::User | Trust::Accepted => return Err(not_available(&path, &at)),
                 Trust::Workspace => draft.warn(ignored(&path, &at)),
             }
         } else {
@@ -163,18 +207,40 @@ fn read_plain(
     };
     let setting = key.read(value, at)?;
     match trust {
-        Trust::User => draft.set(key, setting, at),
-        Trust::Workspace => draft.tighten(key, setting, at),
+        Trust::User | Trust::Accepted => draft.set(key, setting, &trust.source(at)),
+        Trust::Workspace => draft.tighten(key, setting, &value.to_toml(), at),
     }
     Ok(())
 }
 
-fn read_models(draft: &mut Draft, file: &ConfigFile, section: &Entry) -> Result<(), ConfigError> {
+fn read_models(
+    draft: &mut Draft,
+    file: &ConfigFile,
+    section: &Entry,
+    trust: Trust,
+) -> Result<(), ConfigError> {
     for entry in entries_of(section, file)? {
         let spec = read_model(entry, &file.name)?;
-        draft.set_model(spec, &place(&file.name, entry.line));
+        let source = trust.source(&place(&file.name, entry.line));
+        draft.set_model(spec, &source);
     }
     Ok(())
+}
+
+/// Notes what a file that nobody accepted says of models. It is not checked: it has no effect.
+fn wish_for_models(draft: &mut Draft, file: &ConfigFile, section: &Entry) {
+    draft.warn(ignored(MODELS, &place(&file.name, section.line)));
+    for model in section.value.entries() {
+        for entry in model.value.entries() {
+            let key = format!("{MODELS}.{}.{}", model.key, entry.key);
+            let wanted = match entry.key.as_str() {
+                // A value of a header may be a secret that was put into the wrong place.
+                "headers" => entry.value.names_to_toml(),
+                _ => entry.value.to_toml(),
+            };
+            draft.wish(key, place(&file.name, entry.line), wanted);
+        }
+    }
 }
 
 fn entries_of<'a>(section: &'a Entry, file: &ConfigFile) -> Result<&'a [Entry], ConfigError> {

@@ -6,10 +6,12 @@
 //! 1. what is built in;
 //! 2. the user's file;
 //! 3. the workspace's `muster.toml`, which is not trusted: it may fix the language and tighten
-//!    limits, everything else of it is ignored with a warning;
+//!    limits, everything else of it is ignored with a warning, unless a person has accepted
+//!    exactly this content of it ([`FileTrust`]);
 //! 4. variables: `MUSTER_` and the key in capitals for top-level keys and those of `[limits]`
 //!    (`MUSTER_LANGUAGE`, `MUSTER_DEFAULT_MODEL`, `MUSTER_MAX_CONCURRENT` …), and
-//!    `MUSTER_CONFINEMENT_REQUIRE`, `…_HIGHEST` and `…_CGROUP`;
+//!    `MUSTER_CONFINEMENT_REQUIRE`, `…_HIGHEST` and `…_CGROUP`, and `MUSTER_RETENTION_DAYS` and
+//!    `…_RUNS`;
 //! 5. flags.
 //!
 //! A key of a model is never in a file, never in [`Settings`] and never in a message: a model
@@ -24,11 +26,18 @@ mod model;
 mod select;
 mod settings;
 mod tree;
+mod trust;
+mod wishes;
 
 pub use error::{ConfigError, ConfigErrorKind};
-pub use layers::{ConfigFile, Flag, Layers, resolve};
+pub use layers::{ConfigFile, Flag, Layers, resolve, wishes};
 pub use select::{api_key, model_by_key, select_model};
-pub use settings::{Admission, LanguageChoice, LimitSettings, RequiredRung, Settings};
+pub use settings::{
+    Admission, LanguageChoice, LimitSettings, RequiredRung, RetentionSettings, Settings,
+};
+pub use trust::{FileTrust, TrustRecord, Wish, fingerprint, record_name, trust_dir};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trust_tests;

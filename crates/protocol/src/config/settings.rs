@@ -111,6 +111,16 @@ impl LimitSettings {
     }
 }
 
+/// The section `[retention]`: a run is removed some time after its end when it is older, or when
+/// there are more. What agents delivered is never removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetentionSettings {
+    /// How long ended runs are kept, in days.
+    pub days: u32,
+    /// How many ended runs of a workspace are kept.
+    pub runs: u32,
+}
+
 /// The default of `max_live` for a cap.
 pub(super) fn max_live_default(max_concurrent: u64) -> u64 {
     (4 * max_concurrent).clamp(
@@ -138,9 +148,12 @@ pub struct Settings {
     pub highest: RequiredRung,
     /// `[confinement] cgroup`: a delegated cgroup v2 directory, absolute.
     pub cgroup: Option<PathBuf>,
+    /// `[retention]`.
+    pub retention: RetentionSettings,
     /// What was ignored, for stderr.
     pub warnings: Vec<String>,
     /// Where each value is from, by its key such as `limits.max_concurrent`: `built-in`,
-    /// `FILE:LINE`, a variable or a flag.
+    /// `FILE:LINE`, a variable or a flag. A workspace's file that a person accepted has
+    /// ` (trusted)` behind its line.
     pub sources: BTreeMap<String, String>,
 }

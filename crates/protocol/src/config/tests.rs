@@ -11,6 +11,10 @@ use crate::job::{EmptyContent, ModelSpec, ModelTimeouts, Provider};
 use crate::limits;
 use crate::status::{Language, ThinkingMode};
 
+/// The last word on a workspace's file of which something was ignored.
+const MORE: &str =
+    "muster.toml: wants more than tightening; `leader trust` shows it and can accept it";
+
 fn file(name: &str, text: &str) -> Option<ConfigFile> {
     Some(ConfigFile {
         name: name.to_owned(),
@@ -81,7 +85,7 @@ fn without_any_layer_the_built_in_values_hold() {
         (BTreeMap::new(), vec![])
     );
     let sources: Vec<_> = settings.sources.values().collect();
-    assert_eq!(sources.len(), 19);
+    assert_eq!(sources.len(), 21);
     assert!(sources.iter().all(|source| *source == "built-in"));
 }
 
@@ -365,7 +369,7 @@ fn a_workspace_has_no_say_in_what_is_tried_and_where() {
         .iter()
         .map(|warning| warning.contains("is ignored: a workspace's file may only"))
         .collect();
-    assert_eq!(told, [true, true]);
+    assert_eq!(told, [true, true, false]);
 }
 
 #[test]
@@ -375,7 +379,6 @@ fn parts_of_later_versions_are_refused_in_the_users_file() {
         ("\n[web]\n", "web", 2),
         ("[launcher]\nkind = \"local\"", "launcher", 1),
         ("[team]\n", "team", 1),
-        ("[retention]\n", "retention", 1),
         (
             "[confinement]\nnetwork = \"none\"",
             "confinement.network",
@@ -440,6 +443,7 @@ fn a_workspace_tightens_and_never_loosens() {
             warning(3, "limits.grace_seconds", "8", 3),
             warning(4, "limits.max_total_tokens", "1000", 5),
             warning(6, "confinement.require", "\"subreaper\"", 7),
+            MORE.to_owned(),
         ]
     );
     assert_eq!(
@@ -451,7 +455,7 @@ fn a_workspace_tightens_and_never_loosens() {
     );
     let queue = workspace("[limits]\nadmission = \"queue\"").unwrap();
     assert_eq!(queue.limits.admission, Admission::Reject);
-    assert_eq!(queue.warnings.len(), 1);
+    assert_eq!(queue.warnings.len(), 2);
 }
 
 #[test]
@@ -481,6 +485,7 @@ fn a_workspace_can_redirect_no_model_no_key_and_no_prompt() {
             ignored(10, "agents"),
             ignored(11, "web"),
             ignored(13, "confinement.network"),
+            MORE.to_owned(),
         ]
     );
     assert_eq!(

@@ -41,6 +41,40 @@ impl Value {
         }
     }
 
+    /// The entries of a table; none of anything else.
+    pub(super) fn entries(&self) -> &[Entry] {
+        match self {
+            Value::Table(entries) => entries,
+            Value::Text(_)
+            | Value::Whole(_)
+            | Value::Real(_)
+            | Value::Switch(_)
+            | Value::Date(_)
+            | Value::List(_) => &[],
+        }
+    }
+
+    /// The whole value on one line, as TOML. Control characters are escaped.
+    pub(super) fn to_toml(&self) -> String {
+        match self {
+            Value::Text(text) => format!("{text:?}"),
+            Value::Whole(number) => number.to_string(),
+            Value::Real(number) => number.to_string(),
+            Value::Switch(value) => value.to_string(),
+            Value::Date(date) => date.clone(),
+            Value::List(items) => {
+                let items: Vec<String> = items.iter().map(Value::to_toml).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Value::Table(entries) => inline(entries, Value::to_toml),
+        }
+    }
+
+    /// A table on one line with the names of its keys and not their values.
+    pub(super) fn names_to_toml(&self) -> String {
+        inline(self.entries(), |_| "(hidden)".to_owned())
+    }
+
     /// The value as it is shown in messages, in few characters.
     pub(super) fn shown(&self) -> String {
         match self {
@@ -55,6 +89,14 @@ impl Value {
             Value::Date(_) | Value::List(_) | Value::Table(_) => self.kind().to_owned(),
         }
     }
+}
+
+fn inline(entries: &[Entry], shown: impl Fn(&Value) -> String) -> String {
+    let entries: Vec<String> = entries
+        .iter()
+        .map(|entry| format!("{:?} = {}", entry.key, shown(&entry.value)))
+        .collect();
+    format!("{{{}}}", entries.join(", "))
 }
 
 /// Reads a file's text. Entries are in the order of the file.

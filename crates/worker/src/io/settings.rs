@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use protocol::channel::ModelAccess;
 use protocol::config::{
-    ConfigError, ConfigFile, Flag, Layers, Settings, api_key, resolve, select_model,
+    ConfigError, ConfigFile, FileTrust, Flag, Layers, Settings, TrustRecord, api_key, record_name,
+    resolve, select_model, trust_dir,
 };
-use protocol::limits::CONFIG_BYTES_MAX;
+use protocol::limits::{CONFIG_BYTES_MAX, TRUST_RECORD_BYTES_MAX};
 
 use crate::exit::StartError;
 use crate::io::job::read_text_or_none;
@@ -31,15 +32,39 @@ const GREETING_BYTES_MAX: u64 = 4 * 1024;
 /// # Errors
 /// When a file can't be read or holds what is not allowed.
 pub fn load(workspace: &Path, flags: Vec<Flag>) -> Result<Settings, StartError> {
+    let own = workspace.join(FILE_NAME);
+    let file = config_file(&own)?;
     let layers = Layers {
         user: user_file()?,
-        workspace: config_file(&workspace.join(FILE_NAME))?,
+        trust: file
+            .as_ref()
+            .map_or(FileTrust::Never, |file| trust_in(workspace, &file.text)),
+        workspace: file,
         variables: std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),
         flags,
     };
     resolve(&layers).map_err(|error| start_error(&error))
+}
+
+/// How far the user trusts this content of the workspace's file, as `leader trust` wrote it down.
+/// A record that can't be read is none, and one that lies in the workspace, where agents write,
+/// does not count.
+fn trust_in(workspace: &Path, text: &str) -> FileTrust {
+    let judged = || {
+        let workspace = workspace.canonicalize().ok()?;
+        let own = workspace.join(FILE_NAME);
+        let dir = trust_dir(filled)?.canonicalize().ok()?;
+        if dir.starts_with(&workspace) {
+            return None;
+        }
+        let record = dir.join(record_name(&own));
+        let record = read_text_or_none(&record, "acceptance", TRUST_RECORD_BYTES_MAX).ok()??;
+        let record: TrustRecord = serde_json::from_str(&record).ok()?;
+        Some(record.judge(&own, text.as_bytes()))
+    };
+    judged().unwrap_or_default()
 }
 
 fn user_file() -> Result<Option<ConfigFile>, StartError> {
