@@ -19,6 +19,7 @@ use crate::cli::{Cli, Mode, OutputFormat};
 use crate::exit::StartError;
 use crate::io::channel::{open, take_standard_io};
 use crate::io::files::ensure_dir;
+use crate::io::hold::{Hold, refuse_ended};
 use crate::io::job::{read_job, set_aside};
 use crate::io::signals::Signals;
 use crate::io::{prompts, settings};
@@ -144,7 +145,9 @@ async fn run(
         (Mode::Leader(path), Some((input, output))) => {
             let (leader, events) = open(input, output)
                 .map_err(|error| StartError::new(format!("no channel: {error}")))?;
+            let held = Hold::take(&path)?;
             let (job, prompts, agent_dir) = take_job(&path)?;
+            refuse_ended(&agent_dir, &job.spec.task_id)?;
             // A run that goes on finds its journal there, put in place by its leader.
             if job.spec.resumes.is_none() {
                 make_ready(&agent_dir)?;
@@ -162,6 +165,7 @@ async fn run(
                 keeping,
             };
             let ended = under_leader(start, leader, events).await?;
+            drop(held);
             Ok(ended.exit_code())
         }
     }

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod files;
 pub mod growth;
+pub mod hold;
 pub mod identity;
 pub mod job_control;
 pub mod process;

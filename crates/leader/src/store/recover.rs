@@ -1,11 +1,13 @@
 //! Closes what a leader that died left: its log is folded, the conversations of its agents are
 //! completed from their journals, and each gets its end in the log.
 //!
-//! The processes are gone already: the kernel ends every tree with its leader.
+//! The kernel ends every tree with its leader, but not in the same instant: a worker holds its job
+//! file for as long as it lives, and is waited for.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::time::Duration;
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::event::EventLine;
@@ -19,6 +21,7 @@ use crate::core::fold::FoldedAgent;
 use crate::core::input::Evidence;
 use crate::core::record::Record;
 use crate::os::clock::{self, Clock};
+use crate::os::hold::{self, Held};
 use crate::store::agent_dir::AgentDir;
 use crate::store::log::{EventLog, LOG_FILE, LogError, RunLock};
 use crate::store::results::{self, Collected, FinalWord};
@@ -31,6 +34,8 @@ const RUNS_MAX: usize = 200;
 const TAIL_BYTES: u64 = 64 * 1024;
 /// A `job.json` as the leader is willing to read it, in bytes.
 const JOB_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// The longest wait for a worker that its leader's death is about to end, in milliseconds.
+const DYING_MS_MAX: u64 = 2_000;
 /// The longest listing of one deliverables dir, in milliseconds.
 const LISTING_MS_MAX: u64 = 1_000;
 
@@ -139,7 +144,13 @@ fn end_of(workspace: &Path, agent: &FoldedAgent) -> AgentResult {
     let end = agent.end();
     let mut warnings = Vec::new();
     let collected = match open_own(workspace, &agent.job) {
-        Some(mut dir) => {
+        Some((mut dir, job_file)) => {
+            // Kept until the conversation is complete: a worker that has yet to begin must not
+            // begin in between.
+            let held = hold::wait_for(job_file, Duration::from_millis(DYING_MS_MAX));
+            if let Some(warning) = not_ours(&held) {
+                warnings.push(warning);
+            }
             let clock = Clock::start();
             let task_id = &agent.job.task_id;
             let collected = results::collect(&mut dir, task_id, || clock.now_ms() > LISTING_MS_MAX);
@@ -152,6 +163,7 @@ fn end_of(workspace: &Path, agent: &FoldedAgent) -> AgentResult {
             if let Err(error) = results::conclude(&mut dir, &agent.job, &word) {
                 warnings.push(format!("its conversation could not be completed: {error}"));
             }
+            drop(held);
             Some(collected)
         }
         None => None,
@@ -159,13 +171,24 @@ fn end_of(workspace: &Path, agent: &FoldedAgent) -> AgentResult {
     result_of(agent, collected, warnings)
 }
 
-/// Opens an agent's directories, if they still are those of this very run: another run may have
-/// taken the place.
-fn open_own(workspace: &Path, job: &JobSpec) -> Option<AgentDir> {
+/// Opens an agent's directories and its job file, if they still are those of this very run:
+/// another run may have taken the place.
+fn open_own(workspace: &Path, job: &JobSpec) -> Option<(AgentDir, File)> {
     let dir = AgentDir::reopen(workspace, &job.deliverables_dir).ok()?;
     let (file, _) = dir.own.open_file(Path::new(JOB_FILE)).ok()?;
-    let found: JobSpec = serde_json::from_reader(file.take(JOB_BYTES_MAX)).ok()?;
-    (found.task_id == job.task_id).then_some(dir)
+    let found: JobSpec = serde_json::from_reader((&file).take(JOB_BYTES_MAX)).ok()?;
+    (found.task_id == job.task_id).then_some((dir, file))
+}
+
+/// What is to be said when an agent's worker could not be waited for.
+fn not_ours(held: &io::Result<Held>) -> Option<String> {
+    match held {
+        Ok(Held::Ours(_)) => None,
+        Ok(Held::Theirs) => Some(format!(
+            "its worker has not ended within {DYING_MS_MAX} ms of a look, and may write yet"
+        )),
+        Err(error) => Some(format!("whether its worker has ended is unknown: {error}")),
+    }
 }
 
 fn summary_of(agent: &FoldedAgent, collected: Option<&Collected>) -> String {
@@ -369,6 +392,50 @@ mod tests {
         assert!(log.run.ended);
         assert_eq!(log.run.cut_off().count(), 0);
         assert_eq!(recover_all(case.place.path()), Vec::new());
+    }
+
+    #[test]
+    fn a_worker_that_is_about_to_die_has_the_last_write_before_the_end() {
+        // A leader was killed while a worker began; the next command had completed the
+        // conversation when the dying worker wrote its first one, which said `running` for ever.
+        let case = Case::new();
+        let live = case.agent(1);
+        prepare(&case, &live);
+        let own = case.place.path().join("d1/.subagent");
+        case.write([created(&live)].into_iter().chain(running(&live)).collect());
+        let worker = File::open(own.join(JOB_FILE)).unwrap();
+        worker.lock().unwrap();
+        std::thread::scope(|scope| {
+            let recovered = scope.spawn(|| recover_all(case.place.path()));
+            let text = format!(
+                "{{\"format\":1,\"agent_id\":1,\"task_id\":\"{}\",\"role_id\":null,\
+                 \"summary\":\"s\",\"status\":\"running\",\
+                 \"created_at\":\"2026-03-10T12:00:00Z\",\"completed_at\":null,\
+                 \"messages\":[],\"stats\":{{}},\"result\":null}}",
+                live.task_id
+            );
+            fs::write(own.join("conversations.json"), text).unwrap();
+            assert!(!recovered.is_finished());
+            worker.unlock().unwrap();
+            let ends = recovered.join().unwrap().remove(0).ends;
+            assert_eq!(ends[0].warnings, [""; 0]);
+        });
+        let file = fs::read(own.join("conversations.json")).unwrap();
+        let file: serde_json::Value = serde_json::from_slice(&file).unwrap();
+        assert_eq!(file["status"], "interrupted");
+        assert!(file["completed_at"].is_string());
+    }
+
+    #[test]
+    fn a_worker_that_does_not_die_is_named() {
+        let case = Case::new();
+        let live = case.agent(1);
+        prepare(&case, &live);
+        case.write([created(&live)].into_iter().chain(running(&live)).collect());
+        let worker = File::open(case.place.path().join("d1/.subagent/job.json")).unwrap();
+        worker.lock().unwrap();
+        let ends = recover_all(case.place.path()).remove(0).ends;
+        assert!(ends[0].warnings[0].contains("has not ended"), "{ends:?}");
     }
 
     #[test]

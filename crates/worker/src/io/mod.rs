@@ -4,6 +4,7 @@ pub mod channel;
 pub mod clock;
 pub mod deliverables;
 pub mod files;
+pub mod hold;
 pub mod job;
 pub mod journal;
 pub mod place;
