@@ -29,9 +29,12 @@ pub fn wait_for(file: File, bound: Duration) -> io::Result<Held> {
     // The kernel wakes who waits for a lock, but knows no end of waiting. So a thread waits, and
     // where it comes too late it lets go of the file at once, since nobody takes its answer.
     let (sender, answer) = mpsc::channel();
-    std::thread::Builder::new()
-        .name("file-hold".to_owned())
-        .spawn(move || drop(sender.send(file.lock().map(|()| file))))?;
+    let waiting = std::thread::Builder::new().name("file-hold".to_owned());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "flock has no bound of its own, and callers are no async tasks"
+    )]
+    waiting.spawn(move || drop(sender.send(file.lock().map(|()| file))))?;
     match answer.recv_timeout(bound) {
         Ok(locked) => locked.map(Held::Ours),
         Err(RecvTimeoutError::Timeout) => Ok(Held::Theirs),
