@@ -222,9 +222,43 @@ pub struct ConversationFile {
     pub other: Map<String, Value>,
 }
 
+impl ConversationFile {
+    /// Notes when it ended: at `now`, RFC 3339 in UTC with whole seconds, but never before it was
+    /// created, for the time of day may have been set back meanwhile.
+    pub fn complete_at(&mut self, now: String) {
+        // Times of this shape are in the order of their texts.
+        let comparable = now.len() == self.created_at.len() && now.ends_with('Z');
+        let set_back = comparable && now < self.created_at;
+        self.completed_at = Some(if set_back {
+            self.created_at.clone()
+        } else {
+            now
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_ends_before_it_was_created() {
+        let mut file: ConversationFile = serde_json::from_value(serde_json::json!({
+            "format": 1, "agent_id": 1, "task_id": "sub_00000001", "summary": "s",
+            "status": "completed", "created_at": "2026-03-10T12:00:00Z", "messages": []
+        }))
+        .unwrap();
+        for (now, expected) in [
+            ("2026-03-10T12:00:05Z", "2026-03-10T12:00:05Z"),
+            ("2026-03-10T12:00:00Z", "2026-03-10T12:00:00Z"),
+            ("2026-03-10T09:00:00Z", "2026-03-10T12:00:00Z"),
+            // Another shape can't be compared, and is kept.
+            ("2026-03-10T09:00:00.5Z", "2026-03-10T09:00:00.5Z"),
+        ] {
+            file.complete_at(now.to_owned());
+            assert_eq!(file.completed_at.as_deref(), Some(expected), "{now}");
+        }
+    }
 
     #[test]
     fn calls_that_were_cut_off_get_their_answers_in_place() {

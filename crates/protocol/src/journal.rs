@@ -130,7 +130,7 @@ pub fn fold_of_any(journal: &[u8], task_ids: &[TaskId]) -> Option<Folded> {
             ) => {
                 folded.file.status = result.status();
                 folded.file.stats = stats;
-                folded.file.completed_at = Some(completed_at);
+                folded.file.complete_at(completed_at);
                 folded.file.result = Some(result);
             }
         }

@@ -314,7 +314,7 @@ fn finished(
         (None, None) => empty(job),
     };
     base.status = word.status;
-    base.completed_at = Some(word.at.clone());
+    base.complete_at(word.at.clone());
     base.result = Some(match outcome {
         // A report stands, also that of an agent which was stopped all the same.
         Some(outcome) if outcome.success == (word.status == Status::Completed) => outcome,

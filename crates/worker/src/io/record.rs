@@ -202,7 +202,7 @@ impl Record {
             .and_then(|()| self.journal.sync());
         self.conversation.status = status;
         self.conversation.stats = stats;
-        self.conversation.completed_at = Some(completed_at);
+        self.conversation.complete_at(completed_at);
         self.conversation.result = Some(outcome);
         let saved = self
             .saver

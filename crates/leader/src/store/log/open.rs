@@ -94,6 +94,14 @@ impl EventLog {
             .map_err(|error| LogError::io("open", &path, error))?;
         let found = read(&dir)?;
         let quarantined = mend(&mut file, &path, &dir, &found)?;
+        if let Some(aside) = &quarantined {
+            tracing::warn!(
+                log = %path.display(),
+                bytes = found.torn_bytes,
+                "the last line of an event log was torn and is put aside in {}",
+                aside.display()
+            );
+        }
         sync_dir(&dir)?;
         let bytes = file
             .metadata()
