@@ -19,6 +19,7 @@ pub mod script;
 pub mod serve;
 pub mod terminal;
 pub mod waiting;
+pub mod wall_clock;
 pub mod workspace;
 
 pub use delegated::Delegated;

@@ -34,4 +34,5 @@ mod stuck;
 mod supervisor;
 mod terminal;
 mod trust;
+mod wall_clock;
 mod worker_io;

@@ -309,9 +309,29 @@ fn a_log_that_is_torn_anywhere_is_closed_with_what_is_whole() {
                     "cut at {cut}: {status}"
                 );
             }
-            let text = std::fs::read_to_string(&log).unwrap();
-            let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            // What was whole is as it was, and what came after a torn line stands on its own.
+            let text = std::fs::read(&log).unwrap();
+            let kept = whole[..cut]
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .unwrap()
+                + 1;
+            assert_eq!(text[..kept], whole[..kept], "cut at {cut}");
+            let lines: Vec<Value> = String::from_utf8(text)
+                .unwrap()
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            let last = lines.last().unwrap();
             assert_eq!(last["event"], "run.ended", "cut at {cut}");
+            let torn = log.with_file_name("events.torn");
+            // An event that lacks nothing but its newline is no torn one.
+            if serde_json::from_slice::<Value>(&whole[kept..cut]).is_err() && kept < cut {
+                let aside = std::fs::read(&torn).unwrap();
+                assert!(aside.starts_with(&whole[kept..cut]), "cut at {cut}");
+                assert!(ps.stderr.contains("events.torn"), "{ps:?}");
+            }
+            std::fs::remove_file(&torn).ok();
         }
     });
 }

@@ -305,6 +305,41 @@ fn a_deadline_ends_a_deaf_worker_and_keeps_its_files() {
 }
 
 #[test]
+fn nothing_works_on_behind_the_answer_that_tells_of_a_time_out() {
+    // The caller got a time-out while its sub-agent went on in the background.
+    let workspace = Workspace::new();
+    let mut alive = workspace.liveness("alive");
+    let dir = "sub_agent_results/agent_1";
+    let busy = format!(
+        "{} n=0; while :; do n=$((n + 1)); echo $n >{dir}/count.txt; sleep 0.05; done",
+        alive.hold()
+    );
+    workspace.script("default", &[Turn::command(&busy)]);
+    workspace.script(
+        "calm",
+        &[Turn::finish("there was nothing to do in this task")],
+    );
+    workspace
+        .configure("[limits]\nmax_concurrent = 1\ngrace_seconds = 1\ntimeout_seconds_min = 1\n");
+    let serve = Serve::start(&workspace);
+    let mut client = serve.connect();
+    let create = json!({"summary": "works beyond its time", "task": "go", "timeout_seconds": 2});
+    let answer = client.call("create_sub_agent", create);
+    assert_eq!(answer["status"], "timed_out", "{answer}");
+    assert_eq!(answer["deliverables_files"], json!(["count.txt"]));
+    assert_eq!(descendants(serve.pid()), [0; 0], "something is left");
+    let files = ["count.txt", ".subagent/conversations.json"].map(|name| format!("{dir}/{name}"));
+    let told = files.clone().map(|name| workspace.read(&name));
+    assert!(alive.wait_gone(Duration::from_millis(500)).is_some());
+    let active = client.call("list_active_sub_agents", json!({}));
+    assert_eq!(active["agents"], json!([]), "{active}");
+    let next = json!({"summary": "finds the slot free", "task": "go", "model_key": "calm"});
+    let next = client.call("create_sub_agent", next);
+    assert_eq!(next["status"], "completed", "{next}");
+    assert_eq!(files.map(|name| workspace.read(&name)), told);
+}
+
+#[test]
 fn a_worker_that_prints_forty_megabytes_is_not_held_up() {
     // A piped stdout was never drained; the child blocked on the full pipe until its timeout.
     let workspace = Workspace::scripted(&[]);
