@@ -24,6 +24,7 @@ mod language;
 mod looping;
 mod numbers;
 mod peers;
+mod project;
 mod races;
 mod recovery;
 mod refused;

@@ -28,6 +28,10 @@ pub const DELIVERABLES_ENTRIES_MAX: usize = 1_000_000;
 pub const TOOL_RESULT_CHARS_MAX: usize = 30_000;
 /// An agent's report inside a notice.
 pub const NOTICE_REPORT_BYTES_MAX: usize = 4 * 1024;
+/// Skills that a system prompt lists.
+pub const SKILLS_LISTED_MAX: usize = 40;
+/// What a system prompt says of one skill.
+pub const SKILL_DESCRIPTION_CHARS_MAX: usize = 200;
 /// One file of prompts of the user's own.
 pub const PROMPT_FILE_BYTES_MAX: usize = 64 * 1024;
 /// conversations.json as the leader is willing to read it.

@@ -23,7 +23,7 @@ use crate::io::hold::{Hold, refuse_ended};
 use crate::io::job::{read_job, set_aside};
 use crate::io::signals::Signals;
 use crate::io::{prompts, settings};
-use crate::run::begin::{Start, alone, first_messages, under_leader};
+use crate::run::begin::{Start, alone, first_messages, has, look_around, under_leader};
 use crate::run::prepare::{Prepared, prepare};
 use crate::run::report::{Output, Reporter};
 use crate::run::result::{agent_result, tell_people};
@@ -271,18 +271,21 @@ fn print_line(line: &serde_json::Value) -> Result<(), StartError> {
 
 fn dry_run(prepared: &Prepared, keeping: &Keeping) -> Result<u8, StartError> {
     let job = &prepared.job;
-    let tools: Vec<serde_json::Value> = offered(&prepared.prompts, &job.spec.tools, &[])
-        .into_iter()
-        .map(|tool| {
-            json!({"name": tool.name, "description": tool.description,
+    let project = look_around(&job.spec.workspace);
+    let warnings: Vec<&String> = prepared.warnings.iter().chain(&project.warnings).collect();
+    let tools: Vec<serde_json::Value> =
+        offered(&prepared.prompts, &job.spec.tools, &has(&project), &[])
+            .into_iter()
+            .map(|tool| {
+                json!({"name": tool.name, "description": tool.description,
                    "parameters": tool.parameters})
-        })
-        .collect();
+            })
+            .collect();
     print_line(&json!({
         "job": job.spec,
-        "messages": first_messages(job, &prepared.prompts),
+        "messages": first_messages(job, &prepared.prompts, &project),
         "tools": tools,
         "commands": keeping.told(),
-        "warnings": prepared.warnings}))?;
+        "warnings": warnings}))?;
     Ok(exit::SUCCESS)
 }

@@ -13,6 +13,7 @@ use protocol::status::Language;
 use protocol::text::{Prompts, SystemPrompt, WriteScope};
 use protocol::tool::Params;
 use protocol::tool::leader::{CreateSubAgentParams, person_agent_id, summary_warning};
+use protocol::tool::worker::useful_tools;
 
 use crate::driver::config::Environment;
 use crate::driver::request::{CreateOrderRequest, Origin, ResumeRequest};
@@ -284,7 +285,7 @@ fn system_prompt(job: &JobSpec, ground: &Ground, spoken_time: &str) -> String {
         system: &ground.system,
         current_time: spoken_time,
         deliverables_dir: &text_of(&job.deliverables_dir),
-        tools: &job.tools,
+        tools: &useful_tools(&job.tools, &[]),
         write_scope: if paths.is_empty() {
             WriteScope::Workspace
         } else {

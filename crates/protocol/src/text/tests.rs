@@ -9,7 +9,7 @@ use crate::limits;
 use crate::stats::Stats;
 use crate::status::{Completion, Language, Status, StopReason};
 use crate::tool::leader::LEADER_TOOLS;
-use crate::tool::worker::WORKER_TOOLS;
+use crate::tool::worker::{WORKER_TOOLS, need_of};
 
 const LANGUAGES: [Language; 2] = [Language::Zh, Language::En];
 
@@ -521,6 +521,7 @@ fn the_first_request_is_small() {
     for prompts in [zh(), en()] {
         let offered: Vec<_> = WORKER_TOOLS
             .iter()
+            .filter(|tool| need_of(tool.name).is_none())
             .map(|tool| {
                 serde_json::json!({"type": "function", "function": {
                     "name": tool.name,

@@ -190,7 +190,7 @@ pub(super) fn single_line(text: &str) -> String {
 }
 
 /// At most `limit` characters, the last one an ellipsis when something was cut.
-fn cut_chars(text: &str, limit: usize) -> String {
+pub(super) fn cut_chars(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
         return text.to_owned();
     }

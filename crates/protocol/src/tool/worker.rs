@@ -45,6 +45,11 @@ pub const WORKER_TOOLS: &[ToolDef] = &[
         schema: schema_of::<StopBackgroundParams>,
     },
     ToolDef {
+        name: READ_SKILL,
+        read_only: true,
+        schema: schema_of::<ReadSkillParams>,
+    },
+    ToolDef {
         name: FINISH_TASK,
         read_only: false,
         schema: schema_of::<FinishTaskParams>,
@@ -65,8 +70,37 @@ pub const RUN_COMMAND: &str = "run_command";
 pub const CHECK_BACKGROUND: &str = "check_background";
 /// Ends a background command.
 pub const STOP_BACKGROUND: &str = "stop_background";
+/// Reads a skill.
+pub const READ_SKILL: &str = "read_skill";
 /// Reports the end of the task.
 pub const FINISH_TASK: &str = "finish_task";
+
+/// What an agent must have so that a tool is of use to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// At least one skill.
+    Skills,
+}
+
+/// What a tool needs beside its grant; none for most. A tool whose need is not met is offered to
+/// no model: what can only fail is not worth its place in every request.
+pub fn need_of(tool: &str) -> Option<Need> {
+    match tool {
+        READ_SKILL => Some(Need::Skills),
+        _ => None,
+    }
+}
+
+/// The granted tools that are of use to an agent which has these things, in the order of
+/// [`WORKER_TOOLS`]; what is no tool of this version is left out.
+pub fn useful_tools(granted: &[String], has: &[Need]) -> Vec<String> {
+    WORKER_TOOLS
+        .iter()
+        .filter(|tool| granted.iter().any(|name| name == tool.name))
+        .filter(|tool| need_of(tool.name).is_none_or(|need| has.contains(&need)))
+        .map(|tool| tool.name.to_owned())
+        .collect()
+}
 
 fn out_of_range(name: &str, rule: &str) -> ToolError {
     ToolError::new(
@@ -268,6 +302,18 @@ pub struct StopBackgroundParams {
 
 impl Params for StopBackgroundParams {}
 
+/// Parameters of [`READ_SKILL`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct ReadSkillParams {
+    /// The skill's name.
+    pub name: String,
+    /// A file of its folder; its SKILL.md if left out.
+    #[serde(default)]
+    pub file: Option<String>,
+}
+
+impl Params for ReadSkillParams {}
+
 /// Parameters of [`FINISH_TASK`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct FinishTaskParams {
@@ -320,6 +366,16 @@ mod tests {
             format!("Seconds until it is killed, default {default}.")
         );
         assert_eq!(told["maximum"], limits::COMMAND_SECONDS_MAX);
+    }
+
+    #[test]
+    fn a_tool_without_what_it_needs_is_of_no_use() {
+        let granted = [FINISH_TASK, READ_SKILL, "unknown"].map(str::to_owned);
+        assert_eq!(useful_tools(&granted, &[]), [FINISH_TASK]);
+        assert_eq!(
+            useful_tools(&granted, &[Need::Skills]),
+            [READ_SKILL, FINISH_TASK]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Begins a run: opens its record, its model and its tools, and lets the loop go.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use protocol::job::JobSpec;
 use protocol::limits::START_TIMEOUT_SECONDS;
 use protocol::status::{Completion, StopReason};
 use protocol::text::{FirstMessage, Prompts};
+use protocol::tool::worker::Need;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -31,6 +32,8 @@ use crate::run::toolbox::{Toolbox, offered};
 use crate::run::watch::Watch;
 use crate::tools::background::Background;
 use crate::tools::command::Keeping;
+use crate::tools::project::Project;
+use crate::tools::skill::user_folder;
 use crate::tools::{ToolContext, list};
 
 /// What a run is begun with.
@@ -139,7 +142,7 @@ fn open_surroundings(
 }
 
 async fn work(
-    around: Surroundings,
+    mut around: Surroundings,
     job: Job,
     prompts: Prompts,
     access: ModelAccess,
@@ -161,13 +164,18 @@ async fn work(
                 .await;
         }
     };
+    let project = look_around(&spec.workspace);
+    for warning in &project.warnings {
+        tracing::warn!(warning, "something of the workspace's own is left out");
+        around.reporter.tell_people(&format!("warning: {warning}"));
+    }
     let first = match around.record.conversation().messages.last() {
-        None => first_messages(&job, &prompts),
+        None => first_messages(&job, &prompts, &project),
         // It had said something and called nothing: that is answered as ever.
         Some(last) if last.role == Role::Assistant => vec![Message::user(prompts.reminder())],
         Some(_) => Vec::new(),
     };
-    let offered = offered(&prompts, &spec.tools, served);
+    let offered = offered(&prompts, &spec.tools, &has(&project), served);
     let policy = Policy::new(
         spec.tools.iter().map(String::as_str),
         served.iter().filter_map(|tool| tool["name"].as_str()),
@@ -191,6 +199,7 @@ async fn work(
             hidden_env: access.spec.api_key_env.iter().cloned().collect(),
             keeping: Arc::clone(&around.keeping),
             background: Arc::new(Background::new()),
+            skills: Arc::clone(&project.skills),
         },
     };
     Agent::new(around, machine, model, offered, toolbox)
@@ -206,8 +215,21 @@ fn completion(spec: &JobSpec, has_leader: bool) -> Completion {
     }
 }
 
-/// What the conversation begins with.
-pub fn first_messages(job: &Job, prompts: &Prompts) -> Vec<Message> {
+/// What the workspace of a run brings along.
+pub fn look_around(workspace: &Path) -> Project {
+    let user = user_folder(|name| std::env::var_os(name).map(PathBuf::from));
+    Project::find(workspace, user.as_deref())
+}
+
+/// What an agent has that tools may need.
+pub fn has(project: &Project) -> Vec<Need> {
+    let skills = (!project.skills.is_empty()).then_some(Need::Skills);
+    skills.into_iter().collect()
+}
+
+/// What the conversation begins with: the system prompt with what the workspace brings along, and
+/// the task.
+pub fn first_messages(job: &Job, prompts: &Prompts, project: &Project) -> Vec<Message> {
     let spec = &job.spec;
     let first = prompts.first_message(&FirstMessage {
         agent_id: spec.agent_id,
@@ -218,7 +240,7 @@ pub fn first_messages(job: &Job, prompts: &Prompts) -> Vec<Message> {
         completion: spec.completion,
     });
     vec![
-        Message::system(job.system_prompt.clone()),
+        Message::system(format!("{}{}", job.system_prompt, project.section(prompts))),
         Message::user(first),
     ]
 }

@@ -14,6 +14,7 @@ use protocol::limits::{SUMMARY_CHARS_MAX, SUMMARY_CHARS_WANTED, TASK_BYTES_MAX};
 use protocol::place::default_deliverables_dir;
 use protocol::status::ThinkingMode;
 use protocol::text::{Prompts, SystemPrompt, WriteScope};
+use protocol::tool::worker::useful_tools;
 use uuid::Uuid;
 
 use crate::exit::StartError;
@@ -272,7 +273,7 @@ fn system_prompt(spec: &JobSpec, prompts: &Prompts) -> String {
         system: &system_name(),
         current_time: &clock::spoken_now(),
         deliverables_dir: &spec.deliverables_dir.to_string_lossy(),
-        tools: &spec.tools,
+        tools: &useful_tools(&spec.tools, &[]),
         write_scope: WriteScope::Workspace,
         completion: spec.completion,
     })

@@ -9,6 +9,7 @@ use protocol::error::{ErrorCode, ToolError};
 use protocol::limits::LAST_ACTION_CHARS_MAX;
 use protocol::status::Language;
 use protocol::text::{ActionKind, Prompts};
+use protocol::tool::worker::Need;
 use serde_json::Value;
 
 use crate::core::loop_guard::fingerprint;
@@ -148,10 +149,15 @@ fn finish_result(
     }
 }
 
-/// The worker's own tools as a model is offered them: those that were granted, then those that
-/// the leader serves.
-pub fn offered(prompts: &Prompts, granted: &[String], served: &[Value]) -> Vec<OfferedTool> {
-    let mut offered = list::offered(prompts, granted);
+/// The worker's own tools as a model is offered them: those that were granted and are of use to an
+/// agent that has these things, then those that the leader serves.
+pub fn offered(
+    prompts: &Prompts,
+    granted: &[String],
+    has: &[Need],
+    served: &[Value],
+) -> Vec<OfferedTool> {
+    let mut offered = list::offered(prompts, granted, has);
     for tool in served {
         let Some(name) = tool["name"].as_str() else {
             continue;
@@ -236,6 +242,7 @@ mod tests {
                     why: "a test wants it so".to_owned(),
                 }),
                 background: std::sync::Arc::new(crate::tools::background::Background::new()),
+                skills: [].into(),
             },
         }
     }
@@ -313,7 +320,7 @@ mod tests {
             serde_json::json!({"name": "ask_master", "description": "asks", "parameters": {}}),
             serde_json::json!({"no": "name"}),
         ];
-        let offered = offered(&prompts, &["finish_task".to_owned()], &served);
+        let offered = offered(&prompts, &["finish_task".to_owned()], &[], &served);
         let told: Vec<(&str, &str)> = offered
             .iter()
             .map(|tool| (tool.name.as_str(), tool.description.as_str()))

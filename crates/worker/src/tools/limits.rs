@@ -70,6 +70,21 @@ pub(crate) const REPORT_BYTES_MAX: usize = 256 * 1024;
 /// A command text, in bytes; the kernel takes 128 KiB in one argument.
 pub(crate) const COMMAND_BYTES_MAX: usize = 100 * 1024;
 
+/// Entries looked at for skills, in one folder of them.
+pub(crate) const SKILLS_MAX: usize = 200;
+/// The name of a skill.
+pub(crate) const SKILL_NAME_CHARS_MAX: usize = 64;
+/// The front matter of a skill, in bytes.
+pub(crate) const SKILL_FRONT_BYTES_MAX: usize = 8 * 1024;
+/// What a front matter may come to when its aliases are expanded, in events of the YAML parser.
+pub(crate) const SKILL_FRONT_EVENTS_MAX: usize = 10_000;
+/// A file of a skill, in bytes.
+pub(crate) const SKILL_FILE_BYTES_MAX: u64 = 64 * 1024;
+/// Files of a skill's folder that are named.
+pub(crate) const SKILL_FILES_NAMED_MAX: usize = 50;
+/// What is told of a workspace's instructions, in bytes.
+pub(crate) const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
+
 /// Characters shown of the start of a result that went to a file.
 pub(crate) const LARGE_HEAD_CHARS: usize = 8_000;
 /// Characters shown of the end of a result that went to a file.

@@ -18,11 +18,14 @@ mod names;
 mod nearest;
 mod output;
 mod paths;
+pub mod project;
 mod read_file;
+mod read_skill;
 mod run_command;
 mod save;
 mod search;
 mod search_workspace;
+pub mod skill;
 mod stop_background;
 mod subject;
 #[cfg(test)]
@@ -44,6 +47,7 @@ pub use crate::core::tally::Tally;
 
 use self::background::Background;
 use self::command::Keeping;
+use self::skill::Skill;
 
 /// What a tool may know of the agent it works for. One per run; it is never changed.
 #[derive(Debug, Clone)]
@@ -64,6 +68,8 @@ pub struct ToolContext {
     pub keeping: Arc<Keeping>,
     /// The commands that run in the background.
     pub background: Arc<Background>,
+    /// The skills that may be read.
+    pub skills: Arc<[Skill]>,
 }
 
 /// What a call came to.
