@@ -29,6 +29,7 @@ mod races;
 mod recovery;
 mod refused;
 mod results;
+mod scope;
 mod storms;
 mod structure;
 mod stuck;

@@ -3,9 +3,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -165,6 +165,79 @@ pub fn sweep_delegated(delegated: &Path) {
     }
 }
 
+/// Why a scope can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError {
+    /// This process is in no scope of a service manager.
+    #[error("this process is in no scope: its cgroup is `{0}`")]
+    None(String),
+    /// The kernel or the machine's mounts are in the way.
+    #[error("could not {what} `{}`", path.display())]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Makes the scope that this process was started in, as by `systemd-run --scope` with
+/// `Delegate=yes`, a directory for groups of trees: moves the process into a group of its own
+/// there, for a group with processes hands on no controllers, and hands them on. Gives the scope's
+/// directory.
+///
+/// # Errors
+/// When this process is in no scope, or may not use it.
+pub fn take_over_scope() -> Result<PathBuf, ScopeError> {
+    let read = |path: &str| {
+        std::fs::read_to_string(path).map_err(|source| ScopeError::System {
+            what: "read",
+            path: path.into(),
+            source,
+        })
+    };
+    let (own, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mounts")?);
+    let scope = scope_directory(&own, &mounts).ok_or(ScopeError::None(own))?;
+    let group = scope.join(OWN_GROUP);
+    let made = match std::fs::create_dir(&group) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    };
+    let system = |what, path: &Path, source| ScopeError::System {
+        what,
+        path: path.to_owned(),
+        source,
+    };
+    made.map_err(|source| system("make the group", &group, source))?;
+    let members = group.join("cgroup.procs");
+    std::fs::write(&members, "0").map_err(|source| system("move into", &members, source))?;
+    for controller in ["+pids", "+memory"] {
+        // What was not handed to the scope can't be handed on, and is then not claimed.
+        let handed = std::fs::write(scope.join("cgroup.subtree_control"), controller);
+        best_effort(handed);
+    }
+    Ok(scope)
+}
+
+/// The group of a scope in which whoever owns it runs itself.
+const OWN_GROUP: &str = "leader";
+
+/// Where the scope is that `/proc/self/cgroup` tells of, by the mounts of `/proc/self/mounts`.
+fn scope_directory(own: &str, mounts: &str) -> Option<PathBuf> {
+    let group = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let tree = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let path = words.next()?;
+        (words.next()? == "cgroup2").then(|| Path::new(path))
+    })?;
+    // One that executed itself once more may have made its own group already.
+    let scope = group.strip_suffix("/leader").unwrap_or(group);
+    scope.ends_with(".scope").then(|| tree.join(scope))
+}
+
 /// What a sweep came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Swept {
@@ -240,6 +313,34 @@ mod tests {
         assert_eq!(populated("populated 0\nfrozen 0\n"), Some(false));
         assert_eq!(populated("frozen 1\npopulated 1\n"), Some(true));
         assert_eq!(populated("frozen 0\n"), None);
+    }
+
+    #[test]
+    fn a_scope_is_known_by_its_name_and_found_below_its_mount() {
+        let mounts = "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
+        let of = |own: &str| scope_directory(own, mounts);
+        let scope = "/sys/fs/cgroup/user.slice/app.slice/run-r1.scope";
+        assert_eq!(
+            of("1:cpu:/\n0::/user.slice/app.slice/run-r1.scope\n"),
+            Some(scope.into())
+        );
+        assert_eq!(
+            of("0::/user.slice/app.slice/run-r1.scope/leader\n"),
+            Some(scope.into())
+        );
+        // A service's directory, a session's or the machine's own is nobody's to take.
+        for other in [
+            "0::/\n",
+            "0::/system.slice/x.service\n",
+            "1:cpu:/a.scope\n",
+            "",
+        ] {
+            assert_eq!(of(other), None, "{other:?}");
+        }
+        assert_eq!(
+            scope_directory("0::/a.scope\n", "proc /proc proc rw 0 0\n"),
+            None
+        );
     }
 
     #[test]

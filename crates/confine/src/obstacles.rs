@@ -79,8 +79,8 @@ pub(crate) fn explain(found: &Confinement, machine: &Machine) -> Vec<Obstacle> {
     }
     if found.rung < Rung::Cgroup2 {
         let remedy = if machine.has_systemd {
-            "run `systemd-run --user --scope -p Delegate=yes -- leader ...`, and give the scope's \
-             directory below /sys/fs/cgroup as `confinement.cgroup`"
+            "make `systemd-run --user --scope true` work, as it does in a login session of your own: \
+             the leader then takes a scope by itself"
         } else {
             "let the administrator make a cgroup v2 directory, move the leader into a group in it, \
              hand it over with chown, and give it as `confinement.cgroup`"

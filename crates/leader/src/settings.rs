@@ -73,6 +73,13 @@ impl Variables {
         Environment::of(self.variables.clone())
     }
 
+    /// The same with one more, or with another value for one of them.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// Whether a variable is set to something.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !value.is_empty())

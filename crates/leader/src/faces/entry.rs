@@ -16,6 +16,7 @@ use crate::faces::logging;
 use crate::faces::look::{kill::kill, logs::logs, ps::ps, status::status, wait::wait};
 use crate::faces::resume::resume;
 use crate::faces::run::run;
+use crate::faces::scope;
 use crate::faces::serve::command::serve;
 use crate::faces::surroundings::Surroundings;
 use crate::faces::trust::{Asked, trust};
@@ -78,6 +79,7 @@ pub fn enter(process: Process<'_>) -> u8 {
         err: style(stderr_is_terminal),
         live: false,
     };
+    let command_line = arguments.clone();
     let cli = match parse(arguments) {
         ParseOutcome::Run(cli) => cli,
         ParseOutcome::Print(text) => {
@@ -99,7 +101,7 @@ pub fn enter(process: Process<'_>) -> u8 {
         reader: stdin,
         can_be_asked: stdin_is_terminal && stderr_is_terminal,
     };
-    match perform(&cli, variables, stdin, &mut console) {
+    match perform(&cli, (&command_line, variables), stdin, &mut console) {
         Ok(code) => code,
         Err(error) => {
             console.clear_live();
@@ -131,11 +133,15 @@ fn printed(printed: Result<(), ToolError>, console: &mut Console<'_>) -> u8 {
 
 fn perform(
     cli: &Cli,
-    variables: Variables,
+    (command_line, variables): (&[OsString], Variables),
     stdin: Stdin<'_>,
     console: &mut Console<'_>,
 ) -> Result<u8, ToolError> {
     logging::begin(&cli.global, variables.get("RUST_LOG"));
+    let variables = match starts_agents(&cli.command) {
+        true => scope::enter(command_line, cli.global.directory.as_deref(), variables),
+        false => variables,
+    };
     let surroundings = Surroundings::enter(cli.global.directory.as_deref(), variables)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -178,6 +184,21 @@ async fn command(
             };
             trust(args, surroundings, asked, console)
         }
+    }
+}
+
+/// Whether a command starts agents, or tells how they would be held.
+fn starts_agents(command: &Command) -> bool {
+    match command {
+        Command::Run(_) | Command::Serve(_) | Command::Resume(_) | Command::Doctor(_) => true,
+        Command::Ps(_)
+        | Command::Status(_)
+        | Command::Logs(_)
+        | Command::Kill(_)
+        | Command::Wait(_)
+        | Command::Config(_)
+        | Command::Demo(_)
+        | Command::Trust(_) => false,
     }
 }
 

@@ -13,6 +13,7 @@ pub mod look;
 pub mod resume;
 pub mod run;
 pub mod runs;
+mod scope;
 pub mod serve;
 pub mod session;
 pub mod steps;

@@ -6,6 +6,7 @@ pub mod growth;
 pub mod hold;
 pub mod identity;
 pub mod job_control;
+pub mod own_scope;
 pub mod process;
 pub mod programs;
 pub mod rung;
