@@ -41,7 +41,7 @@ fn holdings(pid: i32) -> Holdings {
 fn a_long_row_of_spawns_and_kills_leaves_everything_where_it_was() {
     for ground in grounds(&[Rung::Cgroup2, Rung::Pidns, Rung::Subreaper]) {
         // The whole row where the machine's own rung is, for the others enough to see a leak.
-        let count = if ground == Ground::PLAIN { 60 } else { 25 };
+        let count = if ground == Ground::PLAIN { 60 } else { 15 };
         long_row(ground, rounds("MUSTER_CHURN", count));
     }
 }

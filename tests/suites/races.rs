@@ -1,6 +1,7 @@
 //! Ends that race each other in real processes: a report at the deadline, a terminate just before
 //! it. `MUSTER_RACES` asks for more of them than an ordinary run makes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -95,48 +96,55 @@ fn a_report_at_the_deadline_has_one_end() {
 #[test]
 fn a_terminate_just_before_the_deadline_is_not_told_as_a_deadline() {
     // The handler of the deadline overwrote "cancelled" with "timed out" without looking.
-    let mut terminated = 0;
+    let terminated = AtomicUsize::new(0);
     race(rounds("MUSTER_RACES", 50), |workspace, serve, numbers| {
-        let mut client = serve.connect();
-        for n in numbers.clone() {
-            let started = client.call(
-                "create_sub_agent",
-                json!({"agent_id": n, "summary": "is ended at its deadline", "task": "fake: hang",
-                       "timeout_seconds": 1, "run_in_background": true}),
-            );
-            assert_eq!(started["status"], "running", "{started}");
-        }
-        let of = |event: &str, n: u32| {
-            records(workspace, serve)
-                .into_iter()
-                .find(|it| it["event"] == event && it["agent"]["agent_id"] == n)
-        };
-        let last = *numbers.end();
-        assert!(until(UP, || of("agent.initialized", last)).is_some());
-        // Nothing but the time brings the moment: the deadlines come within the next 50 ms or so.
-        std::thread::sleep(Duration::from_millis(900));
-        let calls: Vec<(u32, u64)> = numbers
-            .map(|n| {
-                (
-                    n,
-                    client.send("terminate_sub_agent", json!({"agent_id": n})),
-                )
-            })
-            .collect();
-        for (n, call) in calls {
-            let answer = client.answer(call);
-            // Whichever came first is the cause, and the end and every word of it follow.
-            let stopping = of("agent.stopping", n).unwrap();
-            let ended = of("agent.ended", n).unwrap();
-            let expected = match stopping["cause"].as_str().unwrap() {
-                "terminated" => "terminated",
-                "deadline" => "timed_out",
-                other => panic!("{other}: {stopping}"),
-            };
-            assert_eq!(ended["result"]["status"], expected, "{answer}");
-            assert_eq!(answer["status"], expected, "{answer}");
-            terminated += u32::from(expected == "terminated");
-        }
+        std::thread::scope(|scope| {
+            for n in numbers {
+                let terminated = &terminated;
+                scope.spawn(move || {
+                    let end = terminate_just_before(workspace, serve, n);
+                    terminated.fetch_add(usize::from(end == "terminated"), Ordering::SeqCst);
+                });
+            }
+        });
     });
+    let terminated = terminated.into_inner();
     assert!(terminated > 0, "no terminate came in time");
+}
+
+/// Terminates a deaf agent a moment before its deadline of 1 s, and says how it ended.
+fn terminate_just_before(workspace: &Workspace, serve: &Serve, n: u32) -> &'static str {
+    let mut client = serve.connect();
+    let started = client.call(
+        "create_sub_agent",
+        json!({"agent_id": n, "summary": "is ended at its deadline", "task": "fake: hang",
+               "timeout_seconds": 1, "run_in_background": true}),
+    );
+    assert_eq!(started["status"], "running", "{started}");
+    let of = |event: &str| {
+        records(workspace, serve)
+            .into_iter()
+            .find(|it| it["event"] == event && it["agent"]["agent_id"] == n)
+    };
+    // The agent's clock starts with its first word.
+    assert!(until(UP, || of("agent.initialized")).is_some());
+    // Nothing but the time brings the moment.
+    std::thread::sleep(Duration::from_millis(925));
+    let answer = client.call("terminate_sub_agent", json!({"agent_id": n}));
+    // Whichever came first is the cause, and the end and every word of it follow.
+    let stopping = of("agent.stopping").unwrap();
+    let expected = match stopping["cause"].as_str().unwrap() {
+        "terminated" => "terminated",
+        "deadline" => "timed_out",
+        other => panic!("{other}: {stopping}"),
+    };
+    let ended = of("agent.ended").unwrap();
+    assert_eq!(ended["result"]["status"], expected, "{answer}");
+    // On a machine that is slow enough it has ended before it was asked for.
+    if answer["error"]["code"] == "already_ended" {
+        assert_eq!(expected, "timed_out", "{answer}");
+    } else {
+        assert_eq!(answer["status"], expected, "{answer}");
+    }
+    expected
 }
