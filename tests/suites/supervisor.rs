@@ -41,7 +41,9 @@ fn a_worker_killed_from_outside_is_seen_within_a_second() {
     assert_eq!(started["status"], "running", "{started}");
     let pid = worker_pid(&serve, &workspace, "sub_agent_results/agent_1");
     let part = workspace.join("sub_agent_results/agent_1/part.txt");
-    assert!(until(Duration::from_secs(20), || part.exists().then_some(())).is_some());
+    // It is there a moment before anything is in it.
+    let written = || std::fs::read_to_string(&part).is_ok_and(|text| text == "half\n");
+    assert!(until(Duration::from_secs(20), || written().then_some(())).is_some());
     let mut listener = serve.connect();
     listener.call("subscribe", json!({"after_seq": 0}));
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
