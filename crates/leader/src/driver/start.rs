@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use confine::probe::{Probe, ProbeError};
 use confine::report::Rung;
-use protocol::config::{self, RequiredRung};
+use protocol::config::{self, RequiredRung, RetentionSettings};
 use protocol::status::Language;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -25,13 +25,14 @@ use crate::driver::request::REQUESTS_WAITING_MAX;
 use crate::driver::state::{CHILD_EVENTS_MAX, Ending, Sources, State};
 use crate::driver::tickets::Tickets;
 use crate::driver::work::{WORK_WAITING_MAX, Workshop};
-use crate::os::clock::Clock;
+use crate::os::clock::{self, Clock};
 use crate::os::files::Dir;
 use crate::os::identity;
 use crate::os::programs::{JAIL_VARIABLE, Programs};
 use crate::os::rung::{self, Wanted};
 use crate::os::spawn::key_variables;
 use crate::store::recover::recover_all;
+use crate::store::retention::sweep;
 use crate::store::{git_exclude, prompts};
 
 pub use crate::store::recover::RUNS_DIR;
@@ -56,6 +57,7 @@ impl Driver {
         let asked = Asked::of(wanted, found.as_ref());
         let measure = found.map(|found| word_of(found.confinement.rung));
         close_dead_runs(&workspace).await;
+        remove_old_runs(&workspace, config.settings.retention).await;
         let texts = texts(&config, &workspace)?;
         let conversation = config.conversation.clone().unwrap_or_else(new_conversation);
         let run_dir = workspace.join(RUNS_DIR).join(conversation.as_str());
@@ -99,6 +101,16 @@ async fn close_dead_runs(workspace: &Path) {
             agents = run.ends.len(),
             "closed a run whose leader had died"
         );
+    }
+}
+
+/// After the dead runs were closed, so that what is removed has its end written down.
+async fn remove_old_runs(workspace: &Path, rules: RetentionSettings) {
+    let workspace = workspace.to_path_buf();
+    let sweeping =
+        tokio::task::spawn_blocking(move || sweep(&workspace, rules, clock::unix_seconds()));
+    if let Err(error) = sweeping.await {
+        tracing::error!(%error, "ended runs could not be looked at");
     }
 }
 

@@ -15,6 +15,7 @@ use crate::faces::job_control::JobControl;
 use crate::faces::serve::ControlSocket;
 use crate::faces::serve::methods::Conversation;
 use crate::faces::surroundings::Surroundings;
+use crate::store::retention::remove_if_nobody_ran;
 
 /// How long the end of a conversation may take: the longest grace, and as much again for what is
 /// slow to die.
@@ -84,6 +85,7 @@ impl Session {
             socket,
             job_control,
         } = self;
+        let run_dir = handle.run_dir().to_path_buf();
         let ending = async {
             tokio::select! {
                 () = handle.close(reason, StopMode::Graceful) => {}
@@ -108,5 +110,16 @@ impl Session {
         if let Err(error) = driver.await {
             tracing::error!(%error, "the driver did not end in order");
         }
+        forget_if_nobody_ran(run_dir).await;
+    }
+}
+
+/// A conversation without any agent, such as one whose only task was refused, is not worth a line
+/// in a list of runs.
+async fn forget_if_nobody_ran(run_dir: PathBuf) {
+    match tokio::task::spawn_blocking(move || remove_if_nobody_ran(&run_dir)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "a run without agents could not be removed"),
+        Err(error) => tracing::error!(%error, "a run could not be looked at"),
     }
 }

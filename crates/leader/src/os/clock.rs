@@ -67,6 +67,11 @@ fn time_of_day() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
+/// The present time in seconds since 1970, to be compared with the times of files.
+pub fn unix_seconds() -> i64 {
+    time_of_day().as_second()
+}
+
 /// The present time for files and logs: RFC 3339, UTC, whole seconds.
 pub fn timestamp() -> String {
     time_of_day().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

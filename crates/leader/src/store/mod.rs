@@ -9,6 +9,7 @@ pub mod place;
 pub mod prompts;
 pub mod recover;
 pub mod results;
+pub mod retention;
 pub mod take_up;
 pub mod trust;
 pub mod worker_log;

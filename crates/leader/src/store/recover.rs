@@ -124,7 +124,7 @@ pub fn recover(
 }
 
 /// Whether the last line of a run's log says that it has ended.
-fn has_ended(dir: &Path) -> io::Result<bool> {
+pub(super) fn has_ended(dir: &Path) -> io::Result<bool> {
     let mut file = File::open(dir.join(LOG_FILE))?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;

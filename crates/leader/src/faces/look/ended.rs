@@ -10,7 +10,8 @@ use crate::faces::runs::RunDir;
 use crate::render::agents::{RunState, RunView};
 use crate::store::log::{RunLock, read};
 
-/// A run as its files tell it; none when they tell nothing, as of one that is just beginning.
+/// A run as its files tell it; none when they tell of no agent, as of one that is just beginning
+/// or whose only task was refused.
 pub fn ended_view(dir: &RunDir) -> Option<RunView> {
     let view = |state, agents| {
         Some(RunView {
@@ -28,7 +29,7 @@ pub fn ended_view(dir: &RunDir) -> Option<RunView> {
         Err(error) => return view(RunState::Unreadable(error.to_string()), Vec::new()),
     }
     match read(&dir.path) {
-        Ok(log) if log.last_seq == 0 => None,
+        Ok(log) if log.run.agents.is_empty() => None,
         Ok(log) => {
             let agents = log.run.agents.iter().map(status_of).collect();
             view(RunState::Ended, agents)

@@ -40,7 +40,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    pub(super) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(in crate::store) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
         LogError::Io {
             what,
             path: path.to_owned(),
