@@ -8,8 +8,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use system_tests::{
-    Delegated, Ended, Ground, Liveness, Rung, Serve, Turn, User, Workspace, grounds, run, skipped,
-    until,
+    Delegated, Ended, Ground, Liveness, Rung, Serve, Turn, User, Workspace, grounds,
+    model::{Behaviour, ModelServer},
+    run, skipped, until,
 };
 
 const BUDGET: Duration = Duration::from_secs(60);
@@ -104,6 +105,58 @@ fn where_all_is_well_everything_is_told_and_the_code_is_0() {
         let text = doctor(&workspace, &[]);
         assert!(text.stdout.ends_with("\nagents can run here\n"), "{text:?}");
         assert_eq!(text.stderr, "");
+    }
+}
+
+/// A model was once told to be fine because a file named it.
+#[test]
+fn a_model_is_asked_for_a_word_and_what_it_says_is_told() {
+    let workspace = Workspace::new();
+    let models = [
+        (Behaviour::Turns(vec![Turn::text("OK")]), 0, "answered"),
+        (
+            Behaviour::Fixed(
+                401,
+                "application/json",
+                "{\"error\":{\"message\":\"no such key here\"}}".to_owned(),
+            ),
+            3,
+            "failed",
+        ),
+    ];
+    for (behaviour, code, outcome) in models {
+        let server = ModelServer::start(behaviour);
+        workspace.configure(&format!(
+            "[models.m]\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"small\"\n\
+             api_key_env = \"MY_API_KEY\"\n",
+            server.base_url()
+        ));
+        let asked = |arguments: &[&str]| {
+            let mut command = workspace.command("leader");
+            command.arg("doctor").args(arguments);
+            run(command.env("MY_API_KEY", "tok123456789"), BUDGET)
+        };
+        let ended = asked(&["--json"]);
+        assert_eq!(ended.code(), code, "{ended:?}");
+        let model = &ended.json()["model"];
+        assert_eq!(model["reached"]["outcome"], outcome, "{model}");
+        assert_eq!(server.requests().len(), 1, "one request and no retry");
+        assert!(!ended.stdout.contains("tok123456789"), "{ended:?}");
+        if code != 0 {
+            let text = asked(&[]).stdout;
+            for word in [
+                "does not answer",
+                "no such key here",
+                "MY_API_KEY",
+                "--no-model",
+            ] {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+        let before = server.requests().len();
+        let quiet = asked(&["--no-model", "--json"]);
+        assert_eq!(quiet.code(), 0, "{quiet:?}");
+        assert_eq!(server.requests().len(), before);
     }
 }
 

@@ -5,6 +5,7 @@
 //! worker in another language.
 
 pub mod channel;
+pub mod check;
 pub mod config;
 pub mod conversation;
 pub mod definition;

@@ -171,3 +171,9 @@ pub const RETENTION_RUNS: u32 = 200;
 pub const RETENTION_RUNS_MAX: u32 = 10_000;
 /// The record of an accepted workspace's file, in bytes.
 pub const TRUST_RECORD_BYTES_MAX: usize = 64 * 1024;
+/// How long a model may take when it is only asked whether it answers, in milliseconds.
+pub const MODEL_CHECK_MS_MAX: u64 = 10_000;
+/// The most tokens of its answer then.
+pub const MODEL_CHECK_TOKENS: u32 = 64;
+/// What a worker reads that is asked for it, in bytes.
+pub const MODEL_CHECK_BYTES_MAX: u64 = 1024 * 1024;

@@ -42,6 +42,9 @@ pub struct Cli {
         conflicts_with = "task_file"
     )]
     pub channel: Option<Channel>,
+    /// Ask the model that one line on stdin describes for a word, and say whether it answered
+    #[arg(long, hide = true, group = "what", conflicts_with = "Alone")]
+    pub check_model: bool,
     /// What the agent is to do and how.
     #[command(flatten)]
     pub alone: Alone,
@@ -173,6 +176,8 @@ pub enum Mode {
     Job(PathBuf),
     /// A job, under a leader.
     Leader(PathBuf),
+    /// No agent: only whether a model answers.
+    CheckModel,
 }
 
 impl Cli {
@@ -201,6 +206,9 @@ impl Cli {
         }
         if self.alone.resume {
             return Err(later("--resume"));
+        }
+        if self.check_model {
+            return Ok(Mode::CheckModel);
         }
         match (&self.task_file, &self.job, self.channel) {
             (_, Some(job), None) => Ok(Mode::Job(job.clone())),

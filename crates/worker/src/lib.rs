@@ -8,6 +8,7 @@
     )
 )]
 
+pub mod check;
 pub mod cli;
 pub mod core;
 pub mod exit;

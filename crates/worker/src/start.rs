@@ -15,6 +15,7 @@ use protocol::result::AgentResult;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
+use crate::check::check_model;
 use crate::cli::{Cli, Mode, OutputFormat};
 use crate::exit::StartError;
 use crate::io::channel::{open, take_standard_io};
@@ -116,6 +117,7 @@ async fn run(
     keeper: Inherited,
 ) -> Result<u8, StartError> {
     match (cli.mode()?, channel) {
+        (Mode::CheckModel, _) => check_model(&mut io::stdin().lock(), &mut io::stdout()).await,
         (Mode::Task(wanted), _) => {
             let prepared = prepare(&wanted)?;
             let keeping = find_keeping(keeper, prepared.highest).await;

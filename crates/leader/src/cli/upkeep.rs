@@ -13,6 +13,12 @@ pub struct DemoArgs {
     #[arg(verbatim_doc_comment, long)]
     pub keep: bool,
 
+    /// Print what happened as one JSON object
+    ///
+    /// Default: off, a story for people.
+    #[arg(verbatim_doc_comment, long)]
+    pub json: bool,
+
     /// Executable of the worker [default: `worker` beside `leader`]
     ///
     /// MUSTER_WORKER says the same. Example: --worker-bin target/debug/worker
@@ -39,6 +45,12 @@ pub struct DoctorArgs {
     /// needs no model. Default: off, only look.
     #[arg(verbatim_doc_comment, long)]
     pub prove: bool,
+
+    /// Send no request to the model
+    ///
+    /// Default: off, one request of a few tokens tells whether it answers.
+    #[arg(verbatim_doc_comment, long)]
+    pub no_model: bool,
 
     /// Print a JSON object
     ///

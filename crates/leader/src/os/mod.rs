@@ -7,6 +7,7 @@ pub mod hold;
 pub mod identity;
 pub mod job_control;
 pub mod own_scope;
+pub mod model_check;
 pub mod process;
 pub mod programs;
 pub mod rung;

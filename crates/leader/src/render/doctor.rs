@@ -1,7 +1,8 @@
 //! The doctor's report, for people.
 
 use crate::faces::doctor::report::{
-    ConfinementReport, ModelReport, Problem, ProgramReport, Report, Verdict, WorkspaceReport,
+    ConfinementReport, ModelReport, Problem, ProgramReport, Reached, Report, Verdict,
+    WorkspaceReport,
 };
 use crate::render::confinement::{confinement_text, gaps};
 use crate::render::style::{Style, Tone};
@@ -25,6 +26,9 @@ pub fn report_text(report: &Report, style: Style) -> String {
         page.line(program.name, &executable(program));
     }
     page.line("model", &model(&report.model));
+    if report.model.key.is_some() {
+        page.more(&reached(&report.model.reached));
+    }
     page.config(report);
     page.confinement(&report.confinement);
     for warning in report.config.warnings.iter().chain(&report.warnings) {
@@ -151,6 +155,24 @@ fn model(report: &ModelReport) -> String {
     text
 }
 
+/// From here on an answer to a tiny question counts as slow, in milliseconds.
+const SLOW_MS: u64 = 5_000;
+
+fn reached(reached: &Reached) -> String {
+    match reached {
+        Reached::NotAsked { why } => format!("not asked: {}", plain(why)),
+        Reached::Answered { took_ms } => {
+            let slow = if *took_ms >= SLOW_MS { ", slow" } else { "" };
+            format!("answers after {}{slow}", seconds(*took_ms))
+        }
+        Reached::Failed { took_ms } => format!("does not answer ({})", seconds(*took_ms)),
+    }
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+}
+
 /// Bytes in the largest unit of which there is at least one.
 fn room(bytes: u64) -> String {
     const UNITS: [(&str, u32); 3] = [("TiB", 40), ("GiB", 30), ("MiB", 20)];
@@ -179,6 +201,7 @@ workspace    /w (3.0 GiB free)
 worker       /bin/worker (worker 0.1.0)
 jail         /bin/jail (jail 0.1.0)
 model        m: openai big at http://127.0.0.1:1/v1, key in MY_KEY
+             answers after 0.4 s
 config       /h/muster.toml, /w/muster.toml (not there)
              language  # MUSTER_LANGUAGE
 confinement  pidns: kill complete, processes tree, memory none, network full, files private_mounts
@@ -208,7 +231,7 @@ agents can run here
         assert!(text.contains("jail         /bin/jail (does not tell its version)\n"));
         assert_eq!(
             tail,
-            "none\n\
+            "none\n             answers after 0.4 s\n\
              config       /h/muster.toml, /w/muster.toml (not there)\n             \
              language  # MUSTER_LANGUAGE\n\
              confinement  not known\n\
@@ -238,6 +261,26 @@ agents can run here
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_model_is_told_as_it_was_reached() {
+        for (found, text) in [
+            (Reached::Answered { took_ms: 4_999 }, "answers after 4.9 s"),
+            (
+                Reached::Answered { took_ms: 5_000 },
+                "answers after 5.0 s, slow",
+            ),
+            (Reached::Failed { took_ms: 12 }, "does not answer (0.0 s)"),
+            (
+                Reached::NotAsked {
+                    why: "--no-model".to_owned(),
+                },
+                "not asked: --no-model",
+            ),
+        ] {
+            assert_eq!(reached(&found), text);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use protocol::error::ToolError;
 
 use crate::cli::DoctorArgs;
 use crate::faces::console::Console;
-use crate::faces::doctor::look::look;
+use crate::faces::doctor::look::{AskModel, look};
 use crate::faces::doctor::prove::command::prove;
 use crate::faces::surroundings::Surroundings;
 use crate::os::programs::Programs;
@@ -27,7 +27,11 @@ pub async fn doctor(
     if args.prove {
         return prove(args, surroundings, &programs, console).await;
     }
-    let report = look(surroundings, &programs).await;
+    let ask = match args.no_model {
+        true => AskModel::No,
+        false => AskModel::Once,
+    };
+    let report = look(surroundings, &programs, ask).await;
     let text = match args.json {
         true => format!("{}\n", report.to_json()),
         false => report_text(&report, console.look().out),

@@ -5,16 +5,18 @@ use std::path::Path;
 use confine::probe::Probe;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
-use protocol::config::{Layers, Settings, resolve};
+use protocol::channel::ModelAccess;
+use protocol::config::{Layers, Settings, api_key, resolve};
 use protocol::error::{ErrorCode, ToolError};
-use protocol::job::Provider;
+use protocol::job::{ModelSpec, Provider};
 
 use crate::driver::StartError;
 use crate::faces::doctor::report::{
-    ConfigFileReport, ConfigReport, ConfinementReport, ModelReport, Problem, ProgramReport, Report,
-    WorkspaceReport,
+    ConfigFileReport, ConfigReport, ConfinementReport, ModelReport, Problem, ProgramReport,
+    Reached, Report, WorkspaceReport,
 };
 use crate::faces::surroundings::Surroundings;
+use crate::os::model_check::{self, Asked};
 use crate::os::programs::{Program, Programs, check_program};
 use crate::os::rung::{self, Wanted};
 use crate::os::version::{self, Answer};
@@ -23,8 +25,17 @@ use crate::settings::{Variables, choose_model, config_files, load};
 /// Less room than this for what agents write is worth a warning.
 pub const FREE_BYTES_LOW: u64 = 256 << 20;
 
-/// Looks at all of it. Takes a second at most, unless an executable does not answer.
-pub async fn look(surroundings: &Surroundings, programs: &Programs) -> Report {
+/// Whether the model is asked for a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskModel {
+    /// Once.
+    Once,
+    /// Not at all.
+    No,
+}
+
+/// Looks at all of it. Takes a second at most, unless an executable or the model does not answer.
+pub async fn look(surroundings: &Surroundings, programs: &Programs, ask: AskModel) -> Report {
     let Surroundings {
         workspace,
         variables,
@@ -34,13 +45,24 @@ pub async fn look(surroundings: &Surroundings, programs: &Programs) -> Report {
     let jail = look_at_jail(programs).await;
     let confinement = look_at_confinement(&settings, programs).await;
     // A local server may be looked for, which waits for its answer.
-    let model = {
+    let chosen = {
         let variables = variables.clone();
-        let looked = tokio::task::spawn_blocking(move || look_at_model(&settings, &variables));
-        looked.await.unwrap_or_else(|error| {
+        let chosen = tokio::task::spawn_blocking(move || choose_model(&settings, &variables)).await;
+        chosen.unwrap_or_else(|error| {
             let message = format!("the look at the model failed: {error}");
-            no_model(&ToolError::new(ErrorCode::Internal, message))
+            Err(ToolError::new(ErrorCode::Internal, message))
         })
+    };
+    let model = match chosen {
+        Ok(spec) => {
+            let fit = worker.problem.is_none() && jail.problem.is_none();
+            let reached = match refusal_to_ask(ask, &spec, fit) {
+                Some(why) => (not_asked(why), None),
+                None => ask_model(programs, surroundings, spec.clone()).await,
+            };
+            model_report(spec, reached)
+        }
+        Err(error) => no_model(&error),
     };
     let workspace = look_at_workspace(workspace);
     let warnings = version_warning(&worker)
@@ -212,20 +234,85 @@ fn take_found(report: &mut ConfinementReport, wanted: &Wanted, found: Probe) {
     report.obstacles = found.obstacles;
 }
 
-fn look_at_model(settings: &Settings, variables: &Variables) -> ModelReport {
-    match choose_model(settings, variables) {
-        Ok(spec) => ModelReport {
-            key: Some(spec.key.clone()),
-            provider: Some(provider_word(spec.provider).to_owned()),
-            server: match spec.provider {
-                Provider::Script => None,
-                Provider::Openai | Provider::Anthropic => Some(spec.base_url),
-            },
-            model: Some(spec.model),
-            key_variable: spec.api_key_env,
-            problem: None,
+/// Why a model is not asked; none where it is.
+fn refusal_to_ask(ask: AskModel, spec: &ModelSpec, fit: bool) -> Option<&'static str> {
+    match (spec.provider, ask, fit) {
+        (Provider::Script, _, _) => Some("a script is a file, not a server"),
+        (_, AskModel::No, _) => Some("--no-model"),
+        (_, AskModel::Once, false) => Some("no worker can be started to ask it"),
+        (_, AskModel::Once, true) => None,
+    }
+}
+
+fn not_asked(why: &str) -> Reached {
+    Reached::NotAsked {
+        why: why.to_owned(),
+    }
+}
+
+/// One tiny request, made by a worker.
+async fn ask_model(
+    programs: &Programs,
+    surroundings: &Surroundings,
+    spec: ModelSpec,
+) -> (Reached, Option<Problem>) {
+    let lookup = |name: &str| surroundings.variables.lookup(name);
+    let access = match api_key(&spec, &lookup) {
+        Ok(api_key) => ModelAccess { spec, api_key },
+        Err(error) => {
+            let problem = Problem::from(error.to_tool_error());
+            return (not_asked("its key is missing"), Some(problem));
+        }
+    };
+    let Programs { jail, worker } = programs;
+    let asked = model_check::ask(jail, worker, &surroundings.workspace, &access).await;
+    told_of_model(asked, &access.spec)
+}
+
+fn told_of_model(asked: Asked, spec: &ModelSpec) -> (Reached, Option<Problem>) {
+    match asked {
+        Asked::NotKnown(why) => (not_asked(&why), None),
+        Asked::Told(check) => {
+            let took_ms = check.took_ms;
+            match check.failure {
+                None => (Reached::Answered { took_ms }, None),
+                Some(failure) => {
+                    let message = format!("model `{}` does not answer: {failure}", spec.key);
+                    (
+                        Reached::Failed { took_ms },
+                        Some(problem_of(&message, hint_for(spec))),
+                    )
+                }
+            }
+        }
+    }
+}
+
+/// Where to look when a model does not answer.
+fn hint_for(spec: &ModelSpec) -> String {
+    let key = match &spec.api_key_env {
+        Some(variable) => format!(", the key in {variable}"),
+        None => String::new(),
+    };
+    format!(
+        "check that `{}` is up and right{key}, and that it has `{}`; `leader config` says where \
+         these are set, `leader doctor --no-model` looks at the rest alone",
+        spec.base_url, spec.model
+    )
+}
+
+fn model_report(spec: ModelSpec, (reached, problem): (Reached, Option<Problem>)) -> ModelReport {
+    ModelReport {
+        key: Some(spec.key),
+        provider: Some(provider_word(spec.provider).to_owned()),
+        server: match spec.provider {
+            Provider::Script => None,
+            Provider::Openai | Provider::Anthropic => Some(spec.base_url),
         },
-        Err(error) => no_model(&error),
+        model: Some(spec.model),
+        key_variable: spec.api_key_env,
+        reached,
+        problem,
     }
 }
 
@@ -244,6 +331,7 @@ fn no_model(error: &ToolError) -> ModelReport {
         server: None,
         model: None,
         key_variable: None,
+        reached: not_asked("there is none"),
         problem: Some(problem_of(&error.message, error.hint.clone())),
     }
 }
@@ -269,6 +357,7 @@ fn room_warning(free_bytes: Option<u64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::check::ModelCheck;
     use std::path::PathBuf;
 
     #[test]
@@ -297,6 +386,40 @@ mod tests {
             told.starts_with("`/w` has version 9.9, this leader "),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_model_is_asked_only_where_there_is_a_server_and_somebody_to_ask_it() {
+        let spec = |provider| ModelSpec::new("m", provider, "http://h/v1", "big");
+        let (server, script) = (spec(Provider::Openai), spec(Provider::Script));
+        assert_eq!(refusal_to_ask(AskModel::Once, &server, true), None);
+        for (ask, spec, fit) in [
+            (AskModel::No, &server, true),
+            (AskModel::Once, &server, false),
+            (AskModel::Once, &script, true),
+        ] {
+            assert!(refusal_to_ask(ask, spec, fit).is_some());
+        }
+    }
+
+    #[test]
+    fn a_model_that_does_not_answer_is_a_problem_and_one_that_can_t_be_asked_is_not() {
+        let mut spec = ModelSpec::new("m", Provider::Openai, "http://h/v1", "big");
+        spec.api_key_env = Some("MY_KEY".to_owned());
+        let told = |failure: Option<&str>| {
+            let check = ModelCheck::new(7, failure.map(str::to_owned));
+            told_of_model(Asked::Told(check), &spec)
+        };
+        assert_eq!(told(None), (Reached::Answered { took_ms: 7 }, None));
+        let (reached, problem) = told(Some("401"));
+        assert_eq!(reached, Reached::Failed { took_ms: 7 });
+        let problem = problem.unwrap();
+        assert_eq!(problem.message, "model `m` does not answer: 401");
+        for word in ["http://h/v1", "MY_KEY", "big"] {
+            assert!(problem.hint.contains(word), "{}", problem.hint);
+        }
+        let unknown = told_of_model(Asked::NotKnown("foreign".to_owned()), &spec);
+        assert_eq!(unknown, (not_asked("foreign"), None));
     }
 
     #[test]

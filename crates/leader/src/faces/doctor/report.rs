@@ -94,7 +94,28 @@ pub struct ConfigReport {
     pub problem: Option<Problem>,
 }
 
-/// The model for agents whose creator names none. It is not asked for anything.
+/// Whether a model answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Reached {
+    /// It was not asked, with the reason.
+    NotAsked {
+        /// Why.
+        why: String,
+    },
+    /// It answered.
+    Answered {
+        /// After so many milliseconds.
+        took_ms: u64,
+    },
+    /// It did not, or refused; the model's `problem` says why.
+    Failed {
+        /// After so many milliseconds.
+        took_ms: u64,
+    },
+}
+
+/// The model for agents whose creator names none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelReport {
     /// Its key in the configuration.
@@ -107,7 +128,9 @@ pub struct ModelReport {
     pub model: Option<String>,
     /// The variable that holds its key.
     pub key_variable: Option<String>,
-    /// Why there is none.
+    /// Whether it answers.
+    pub reached: Reached,
+    /// Why there is none, or why it does not answer.
     pub problem: Option<Problem>,
 }
 
@@ -260,6 +283,7 @@ pub(crate) fn sample_report() -> Report {
             server: Some("http://127.0.0.1:1/v1".to_owned()),
             model: Some("big".to_owned()),
             key_variable: Some("MY_KEY".to_owned()),
+            reached: Reached::Answered { took_ms: 420 },
             problem: None,
         },
         warnings: Vec::new(),
