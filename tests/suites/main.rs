@@ -11,6 +11,7 @@
 
 mod commands;
 mod crash;
+mod demo;
 mod doctor;
 mod documents;
 mod endurance;

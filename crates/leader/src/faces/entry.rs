@@ -10,7 +10,7 @@ use crate::cli::{Cli, Command, ParseOutcome, parse};
 use crate::exit;
 use crate::faces::config::config;
 use crate::faces::console::{Console, Look};
-use crate::faces::demo::demo;
+use crate::faces::demo::command::demo;
 use crate::faces::doctor::command::doctor;
 use crate::faces::logging;
 use crate::faces::look::{kill::kill, logs::logs, ps::ps, status::status, wait::wait};
@@ -215,7 +215,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Wait(args) => args.json,
         Command::Config(args) => args.json,
         Command::Doctor(args) => args.json,
-        Command::Demo(_) => false,
+        Command::Demo(args) => args.json,
         Command::Trust(args) => args.json,
     }
 }

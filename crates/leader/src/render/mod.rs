@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod confinement;
+pub mod demo;
 pub mod doctor;
 pub mod line;
 pub mod proof;
