@@ -107,7 +107,7 @@ fn complain(log: &mut dyn Write, error: &BenchError) {
 
 /// Takes the figures and gives the exit code. One that can't be taken keeps no other from the table.
 fn measure(cli: &Cli, out: &mut dyn Write, log: &mut dyn Write) -> Result<u8, BenchError> {
-    let chosen = choose(&cli.figures)?;
+    let chosen = choose(&cli.figures, nix::unistd::geteuid().is_root())?;
     let programs = Programs::find(cli.bin_dir.clone(), log)?;
     let extent = if cli.quick {
         Extent::Quick
@@ -171,9 +171,13 @@ fn measure(cli: &Cli, out: &mut dyn Write, log: &mut dyn Write) -> Result<u8, Be
     Ok(if code == 0 && missed { MISSED } else { code })
 }
 
-fn choose(names: &[String]) -> Result<Vec<&'static Figure>, BenchError> {
+/// The figures of these names; `all` are those that this user can take.
+fn choose(names: &[String], is_root: bool) -> Result<Vec<&'static Figure>, BenchError> {
     if names.iter().any(|name| name == "all") {
-        return Ok(ALL.iter().collect());
+        return Ok(ALL
+            .iter()
+            .filter(|figure| is_root || !figure.needs_root)
+            .collect());
     }
     names
         .iter()
@@ -203,7 +207,7 @@ mod tests {
 
     fn names(words: &[&str]) -> Result<Vec<&'static str>, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        match choose(&words) {
+        match choose(&words, true) {
             Ok(chosen) => Ok(chosen.iter().map(|figure| figure.name).collect()),
             Err(error) => Err(error.to_string()),
         }
@@ -213,6 +217,9 @@ mod tests {
     fn figures_are_chosen_by_name_and_a_wrong_one_is_told_the_right_ones() {
         assert_eq!(names(&["run", "events"]).unwrap(), ["run", "events"]);
         assert_eq!(names(&["all"]).unwrap().len(), ALL.len());
+        let ordinary = choose(&["all".to_owned()], false).unwrap();
+        assert!(ordinary.iter().all(|figure| figure.name != "memory"));
+        assert_eq!(ordinary.len() + 1, ALL.len());
         let error = names(&["runs"]).unwrap_err();
         assert!(
             error.starts_with("there is no figure `runs`; there are: all, first-request, run"),

@@ -1,6 +1,6 @@
 //! A leader that serves, and a client of its control socket.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -26,9 +26,24 @@ impl Serve {
     pub fn start(ground: &Ground) -> Result<Serve, BenchError> {
         let log = ground.beside("serve.log");
         let stderr = std::fs::File::create(&log).map_err(BenchError::io("make a log"))?;
+        Serve::begin(ground, stderr.into(), "warn")
+    }
+
+    /// As [`Serve::start`], with the leader's own account of what it decides on its stderr.
+    ///
+    /// # Errors
+    /// As [`Serve::start`].
+    pub fn start_with_log(ground: &Ground) -> Result<(Serve, BufReader<PipeReader>), BenchError> {
+        let (log, stderr) = std::io::pipe().map_err(BenchError::io("make a pipe"))?;
+        let serve = Serve::begin(ground, stderr.into(), "debug")?;
+        Ok((serve, BufReader::new(log)))
+    }
+
+    fn begin(ground: &Ground, stderr: Stdio, level: &str) -> Result<Serve, BenchError> {
         let mut child = ground
             .ours("leader")
             .args(["serve", "--json"])
+            .env("RUST_LOG", level)
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
@@ -42,9 +57,8 @@ impl Serve {
         let Some(socket) = told["socket"].as_str().map(PathBuf::from) else {
             drop(child.kill());
             drop(child.wait());
-            let log = std::fs::read_to_string(log).unwrap_or_default();
             return Err(BenchError::Failed(format!(
-                "`leader serve` named no socket ({read:?}): {line}{log}"
+                "`leader serve` named no socket ({read:?}): {line}"
             )));
         };
         Ok(Serve { child, socket })

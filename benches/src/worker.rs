@@ -38,12 +38,14 @@ pub enum Through {
 /// What a leader started one worker with.
 #[derive(Debug)]
 pub struct Sample {
+    /// The workspace that the other texts name.
+    workspace: String,
     /// The policy of its jail.
-    policy: Value,
+    policy: String,
     /// The worker's own arguments.
     arguments: Vec<String>,
-    agent_dir: PathBuf,
-    files: Vec<(&'static str, Vec<u8>)>,
+    agent_dir: String,
+    files: Vec<(&'static str, String)>,
     model: Value,
 }
 
@@ -53,7 +55,7 @@ impl Sample {
     /// # Errors
     /// When there is no such agent, or its jail is started otherwise than this one knows.
     pub fn take(ground: &Ground) -> Result<Sample, BenchError> {
-        ground.clear()?;
+        ground.next()?;
         ground.configure("")?;
         ground.model.begin(Script::Hold);
         let serve = Serve::start(ground)?;
@@ -74,7 +76,6 @@ impl Sample {
         let [_, flag, policy, dashes, _, rest @ .., _] = words.as_slice() else {
             return Err(unknown());
         };
-        let policy: Value = serde_json::from_str(policy).map_err(|_| unknown())?;
         if flag != "--policy" || dashes != "--" {
             return Err(unknown());
         }
@@ -82,18 +83,25 @@ impl Sample {
         let agent_dir = Path::new(job.ok_or_else(unknown)?).with_file_name("");
         let read = |name| {
             let path = agent_dir.join(name);
-            let bytes = fs::read(&path).map_err(BenchError::io(format!("read {}", path.display())));
-            Ok::<_, BenchError>((name, bytes?))
+            let failed = BenchError::io(format!("read {}", path.display()));
+            Ok::<_, BenchError>((name, fs::read_to_string(&path).map_err(failed)?))
         };
         let files = vec![read(JOB_FILE)?, read(TASK_FILE)?, read(SYSTEM_PROMPT_FILE)?];
-        let job: Value = serde_json::from_slice(&files[0].1).map_err(|_| unknown())?;
+        let job: Value = serde_json::from_str(&files[0].1).map_err(|_| unknown())?;
         Ok(Sample {
-            policy,
+            workspace: ground.workspace().to_string_lossy().into_owned(),
+            policy: policy.clone(),
             arguments: rest.to_vec(),
             files,
             model: job["model"].clone(),
-            agent_dir,
+            agent_dir: agent_dir.to_string_lossy().into_owned(),
         })
+    }
+
+    /// A text of the sample, as it would be in the present workspace.
+    fn moved(&self, ground: &Ground, text: &str) -> String {
+        let workspace = ground.workspace().to_string_lossy().into_owned();
+        text.replace(&self.workspace, &workspace)
     }
 
     /// Lays the job out in an empty workspace, as the leader has before it starts a worker.
@@ -101,25 +109,29 @@ impl Sample {
     /// # Errors
     /// When the system refuses.
     pub fn lay_out(&self, ground: &Ground) -> Result<(), BenchError> {
-        ground.clear()?;
-        fs::create_dir_all(&self.agent_dir)
-            .map_err(BenchError::io(format!("make a {AGENT_DIR}")))?;
-        for (name, bytes) in &self.files {
-            fs::write(self.agent_dir.join(name), bytes)
+        ground.next()?;
+        let agent_dir = PathBuf::from(self.moved(ground, &self.agent_dir));
+        fs::create_dir_all(&agent_dir).map_err(BenchError::io(format!("make a {AGENT_DIR}")))?;
+        for (name, text) in &self.files {
+            fs::write(agent_dir.join(name), self.moved(ground, text))
                 .map_err(BenchError::io(format!("write {name}")))?;
         }
         Ok(())
     }
 
     /// The jail around this program, with the policy of the sample and the bench as its leader.
-    pub fn jail(&self, ground: &Ground, program: &Path) -> Command {
-        let mut policy = self.policy.clone();
+    ///
+    /// # Errors
+    /// When the policy is no JSON.
+    pub fn jail(&self, ground: &Ground, program: &Path) -> Result<Command, BenchError> {
+        let mut policy: Value = serde_json::from_str(&self.moved(ground, &self.policy))
+            .map_err(|error| BenchError::Failed(format!("the policy is no JSON: {error}")))?;
         policy["leader_pid"] = json!(std::process::id());
         let mut command = ground.ours("jail");
         command
             .args(["--policy", &policy.to_string(), "--"])
             .arg(program);
-        command
+        Ok(command)
     }
 
     /// Starts the worker in a workspace that is laid out.
@@ -133,10 +145,10 @@ impl Sample {
                 command.env("MUSTER_JAIL", NO_JAIL);
                 command
             }
-            Through::Jail => self.jail(ground, &ground.programs.path("worker")),
+            Through::Jail => self.jail(ground, &ground.programs.path("worker"))?,
         };
         command
-            .args(&self.arguments)
+            .args(self.arguments.iter().map(|word| self.moved(ground, word)))
             .env("MUSTER_NESTED", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());

@@ -21,7 +21,7 @@ pub(super) fn take(ground: &Ground) -> Result<Vec<Row>, BenchError> {
     let sample = Sample::take(ground)?;
     sample.lay_out(ground)?;
     let mut child = sample
-        .jail(ground, &ground.programs.path("floor_commands"))
+        .jail(ground, &ground.programs.path("floor_commands"))?
         .arg(ground.extent.rounds(ROUNDS).to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -24,7 +24,7 @@ const UNDER_WAY: usize = 32;
 const TIMESTAMP: &str = "2026-01-02T03:04:05.678Z";
 
 pub(super) fn take(ground: &Ground) -> Result<Vec<Row>, BenchError> {
-    ground.clear()?;
+    ground.next()?;
     let folder = ground.workspace();
     let record = record()?;
     let log = open(&folder.join("one"))?;

@@ -81,7 +81,7 @@ pub(super) fn take(ground: &Ground) -> Result<Vec<Row>, BenchError> {
 }
 
 fn look_at_ours(ground: &Ground, counts: &[usize]) -> Result<Vec<Seen>, BenchError> {
-    ground.clear()?;
+    ground.next()?;
     ground.configure("max_concurrent = 1000\nmax_live = 5000")?;
     ground.model.begin(Script::Hold);
     let mut leaders: Vec<(Serve, Client)> = Vec::new();
@@ -140,7 +140,7 @@ impl Drop for Children {
 
 /// The memory of so many of the floor's agents, for each count.
 fn look_at_floors(ground: &Ground, counts: &[usize]) -> Result<Vec<f64>, BenchError> {
-    ground.clear()?;
+    ground.next()?;
     ground.model.begin(Script::Hold);
     let mut children = Children::default();
     let mut seen = Vec::new();

@@ -101,7 +101,7 @@ fn our_run(ground: &Ground) -> Command {
 
 /// Runs one in an empty workspace.
 fn once(ground: &Ground, command: &mut Command) -> Result<Took, BenchError> {
-    ground.clear()?;
+    ground.next()?;
     let arguments = json!({"file_path": "sub_agent_results/agent_1/out.txt", "content": "hello\n"});
     ground
         .model
@@ -130,7 +130,7 @@ fn jail_cpu_ms(ground: &Ground, sample: &Sample) -> Result<f64, BenchError> {
     let mut cpu = [0.0; 2];
     for (used, mut command) in cpu
         .iter_mut()
-        .zip([sample.jail(ground, nothing), ground.command(nothing)])
+        .zip([sample.jail(ground, nothing)?, ground.command(nothing)])
     {
         let before = children_cpu_ms()?;
         let mut child = command

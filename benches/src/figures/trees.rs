@@ -52,7 +52,7 @@ pub(super) fn sleepers(root: u32, count: usize) -> Result<Vec<Seen>, BenchError>
 
 /// A serving leader without any grace in an empty workspace, whose agents run shells.
 pub(super) fn leader(ground: &Ground) -> Result<Serve, BenchError> {
-    ground.clear()?;
+    ground.next()?;
     ground.configure("grace_seconds = 0")?;
     ground.model.begin(script());
     Serve::start(ground)

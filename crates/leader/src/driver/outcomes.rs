@@ -137,6 +137,7 @@ impl State {
 
     /// Reads what an ended agent left, then the supervisor hears of the end.
     pub(super) fn child_ended(&mut self, agent: TaskId, end: Box<ChildEnd>) {
+        tracing::debug!(%agent, status = ?end.status, "a process tree has ended");
         let dir = self.agents.get(&agent).and_then(|held| held.dir.take());
         if let Some(dir) = dir {
             self.workshop.collect(agent, dir, end);
