@@ -52,7 +52,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     spec.timeout_ms = wish.timeout_ms;
     spec.process_cap = wish.process_cap;
     spec.linger_ms = wish.linger_ms;
-    spec.network = wish.network.unwrap_or(NetworkReach::Full);
+    spec.network = wish.network;
 
     let null = std::fs::File::open("/dev/null")?;
     let (mut output, theirs) = io::pipe()?;

@@ -56,6 +56,8 @@ pub(crate) struct Lines {
     shared: bool,
     /// How long a line may wait for room.
     budget_ms: u16,
+    /// Where notes go that must not stand between the program's own lines.
+    notes: Option<OwnedFd>,
 }
 
 impl Lines {
@@ -65,12 +67,20 @@ impl Lines {
             to: writable(to),
             shared: false,
             budget_ms: 0,
+            notes: None,
         }
     }
 
     /// Writes a line before anything of the program can stand there.
     pub(crate) fn first(&self, line: &JailLine) {
         self.write_within_budget(line.to_line().as_bytes());
+    }
+
+    /// Writes a line beside the program's, where there is a place for it and room in it.
+    pub(crate) fn note(&self, line: &JailLine) {
+        if let Some(to) = &self.notes {
+            write_while_room(to, line.to_line().as_bytes(), 0);
+        }
     }
 
     /// Writes a line after the program, which may have left half a line of its own.
@@ -86,23 +96,29 @@ impl Lines {
 
     /// Writes what fits within the budget. A lost line is no fault of the tree: the verdict is the
     /// wait status, so a full or broken channel must not keep the jail from ending.
-    fn write_within_budget(&self, mut bytes: &[u8]) {
-        let Some(to) = &self.to else { return };
-        while !bytes.is_empty() {
-            let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
-            match nix::poll::poll(&mut fds, PollTimeout::from(self.budget_ms)) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(Errno::EINTR) => continue,
-                Err(_) => return,
-            }
-            // A pipe that polls writable has room for this much, so the write can't block.
-            let chunk = &bytes[..bytes.len().min(limits::PIPE_CHUNK_BYTES)];
-            match nix::unistd::write(to, chunk) {
-                Ok(written) => bytes = &bytes[written..],
-                Err(Errno::EINTR | Errno::EAGAIN) => {}
-                Err(_) => return,
-            }
+    fn write_within_budget(&self, bytes: &[u8]) {
+        if let Some(to) = &self.to {
+            write_while_room(to, bytes, self.budget_ms);
+        }
+    }
+}
+
+/// Writes as long as there is room, waiting for it for no longer than the budget each time.
+fn write_while_room(to: &OwnedFd, mut bytes: &[u8], budget_ms: u16) {
+    while !bytes.is_empty() {
+        let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
+        match nix::poll::poll(&mut fds, PollTimeout::from(budget_ms)) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(Errno::EINTR) => continue,
+            Err(_) => return,
+        }
+        // A pipe that polls writable has room for this much, so the write can't block.
+        let chunk = &bytes[..bytes.len().min(limits::PIPE_CHUNK_BYTES)];
+        match nix::unistd::write(to, chunk) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(_) => return,
         }
     }
 }
@@ -141,6 +157,7 @@ impl Channel {
             to: writable(to),
             shared,
             budget_ms: limits::LINE_BUDGET_MS,
+            notes: copy(std::io::stderr().as_fd()).ok().and_then(writable),
         };
         Ok((
             Channel { watch: zero, lines },

@@ -15,7 +15,7 @@ use crate::inside::{JailEnd, Message, Next};
 use crate::jail::{Boundary, Plan};
 use crate::limits;
 use crate::policy::{JailKind, JailPolicy};
-use crate::report::{EndReason, JailLine, Outcome, Started, Step};
+use crate::report::{EndReason, Fallen, JailLine, Outcome, Started, Step};
 use crate::signal::{self, PidFd};
 use crate::signals_in::SignalPipe;
 use crate::steps::StepError;
@@ -237,6 +237,9 @@ impl Running {
                         self.told = Told::Ended(verdict, reason, left_behind);
                     }
                 },
+                Next::Message(Message::Fallen { path, again }) => {
+                    lines.note(&JailLine::Fallen(Fallen { path, again }));
+                }
                 Next::Nothing => return,
                 Next::Closed => self.inside = None,
             }

@@ -15,7 +15,7 @@ use crate::inside::{InnerEnd, Message};
 use crate::jail::Plan;
 use crate::keeper;
 use crate::limits;
-use crate::mounts::{self, View};
+use crate::mounts::{self, Ground, MountWatch};
 use crate::namespaces::{self, Ids, Privilege};
 use crate::policy::{JailKind, JailPolicy};
 use crate::program::{Becoming, ScopeNeed};
@@ -29,18 +29,18 @@ use crate::watch::{self, Source};
 
 /// Whose init it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Place<'a> {
     /// A tree's, below a jail.
     Tree(Privilege, Ids),
     /// A command's, below the keeper, in namespaces inside the tree's.
-    Command(View),
+    Command(&'a Ground),
 }
 
 /// What init is born with.
 #[derive(Debug)]
 pub(crate) struct Birth<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) place: Place,
+    pub(crate) place: Place<'a>,
     pub(crate) ends: ProgramEnds,
     pub(crate) inner: InnerEnd,
     /// The parent's pidfd, opened by the parent itself before the clone.
@@ -57,10 +57,17 @@ pub(crate) fn run(birth: Birth<'_>) -> ! {
         parent,
     } = birth;
     match start(plan, place, ends, &inner, &parent) {
-        Ok((program, queue)) => {
+        Ok(Begun {
+            program,
+            queue,
+            mounts,
+        }) => {
             let mut tree = Tree {
                 program,
                 queue,
+                mounts,
+                inner: &inner,
+                fallen_told: 0,
                 leader: plan.leader.as_ref(),
                 asked_to_end: false,
             };
@@ -100,14 +107,21 @@ pub(crate) fn linger_ms(policy: &JailPolicy, asked_to_end: bool) -> u64 {
     }
 }
 
-/// Sets the namespace up and forks the keeper and the program; gives the program's number.
+/// A program that was forked, and what init needs to tend it.
+struct Begun {
+    program: u32,
+    queue: SignalQueue,
+    mounts: Option<MountWatch>,
+}
+
+/// Sets the namespace up and forks the keeper and the program.
 fn start(
     plan: &Plan,
-    place: Place,
+    place: Place<'_>,
     ends: ProgramEnds,
     inner: &InnerEnd,
     parent: &PidFd,
-) -> Result<(u32, SignalQueue), StepError> {
+) -> Result<Begun, StepError> {
     sys::reset_dispositions();
     match place {
         Place::Tree(Privilege::UserNamespace, ids) => ids.map_identity()?,
@@ -116,16 +130,20 @@ fn start(
     follow(parent)?;
     nix::unistd::setsid()
         .map_err(|errno| StepError::errno(Step::Session, errno, "make a session"))?;
-    let (view, confinement) = build(plan, place);
+    let (ground, confinement) = build(plan, place);
     hide();
     let (ends, keeper) = match (place, plan.policy.kind) {
-        (Place::Tree(..), JailKind::Worker) => fork_keeper(plan, view, ends)?,
+        (Place::Tree(..), JailKind::Worker) => fork_keeper(plan, ground.get(), ends)?,
         (Place::Tree(..), JailKind::Command) | (Place::Command(_), _) => (ends, None),
     };
     let queue = SignalQueue::open()?;
     // SAFETY: this process has one thread, so the child may use everything it inherits.
     match unsafe { nix::unistd::fork() } {
-        Ok(ForkResult::Parent { child }) => Ok((u32::try_from(child.as_raw()).unwrap_or(0), queue)),
+        Ok(ForkResult::Parent { child }) => Ok(Begun {
+            program: u32::try_from(child.as_raw()).unwrap_or(0),
+            queue,
+            mounts: MountWatch::open(ground.get().steps.clone()),
+        }),
         Ok(ForkResult::Child) => {
             drop(queue);
             let scope = ScopeNeed::Wanted;
@@ -153,7 +171,7 @@ fn hide() {
 /// program's end of their socket.
 fn fork_keeper(
     plan: &Plan,
-    view: View,
+    ground: &Ground,
     ends: ProgramEnds,
 ) -> Result<(ProgramEnds, Option<OwnedFd>), StepError> {
     let (theirs, ours) = keeper::socket()?;
@@ -163,7 +181,7 @@ fn fork_keeper(
         Ok(ForkResult::Child) => {
             // It must not hold the channel, or the program could not close it.
             drop((ends, theirs));
-            keeper::serve(plan, view, ours)
+            keeper::serve(plan, ground, ours)
         }
         Err(errno) => Err(StepError::errno(Step::Fork, errno, "fork the keeper")),
     }
@@ -181,16 +199,23 @@ fn follow(parent: &PidFd) -> Result<(), StepError> {
 }
 
 /// Makes what the namespace holds and says what of it stands.
-fn build(plan: &Plan, place: Place) -> (View, Confinement) {
+fn build<'a>(plan: &Plan, place: Place<'a>) -> (Mounted<'a>, Confinement) {
     let policy = &plan.policy;
-    let (view, mut gaps) = match place {
-        Place::Tree(..) => mounts::build(policy, &plan.call),
-        Place::Command(view) => (view, mounts::build_for_command(view)),
+    let (ground, mut gaps) = match place {
+        Place::Tree(..) => {
+            let (ground, gaps) = mounts::build(policy, &plan.call);
+            (Mounted::Here(ground), gaps)
+        }
+        Place::Command(ground) => {
+            let gaps = mounts::build_for_command(ground, policy.files.as_ref());
+            (Mounted::Around(ground), gaps)
+        }
     };
-    let filesystem = if gaps.is_empty() {
-        FilesystemGuard::PrivateMounts
-    } else {
-        FilesystemGuard::None
+    let filesystem = match (ground.get().guard, &ground) {
+        (FilesystemGuard::PrivateMounts, Mounted::Around(_)) if !gaps.is_empty() => {
+            FilesystemGuard::None
+        }
+        (guard, _) => guard,
     };
     gaps.extend(plan.cgroup_lost.clone());
     let uncapped = namespaces::cap_processes(policy.process_cap);
@@ -201,9 +226,9 @@ fn build(plan: &Plan, place: Place) -> (View, Confinement) {
         Some(_) => ProcessCap::None,
     };
     gaps.extend(uncapped);
-    gaps.extend(mounts::seal_proc(view));
+    gaps.extend(mounts::seal_proc(ground.get().view));
     match policy.network {
-        NetworkReach::Full => {}
+        NetworkReach::Full | NetworkReach::Nothing => {}
         NetworkReach::Loopback => gaps.extend(namespaces::raise_loopback()),
     }
     let confinement = confinement::report(Facts {
@@ -214,13 +239,29 @@ fn build(plan: &Plan, place: Place) -> (View, Confinement) {
         filesystem,
         gaps,
     });
-    (view, confinement)
+    (ground, confinement)
+}
+
+/// The mounts that a program has: made for its tree here, or those of the tree around a command.
+enum Mounted<'a> {
+    Here(Ground),
+    Around(&'a Ground),
+}
+
+impl Mounted<'_> {
+    fn get(&self) -> &Ground {
+        match self {
+            Mounted::Here(ground) => ground,
+            Mounted::Around(ground) => ground,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Signal,
     LeaderGone,
+    Mounts,
 }
 
 /// The running tree, as init sees it.
@@ -231,6 +272,10 @@ struct Tree<'a> {
     leader: Option<&'a PidFd>,
     /// Whether SIGTERM was passed on.
     asked_to_end: bool,
+    mounts: Option<MountWatch>,
+    inner: &'a InnerEnd,
+    /// How many mounts that fell off were told of.
+    fallen_told: u32,
 }
 
 impl Tree<'_> {
@@ -241,9 +286,12 @@ impl Tree<'_> {
             if let Some(verdict) = self.reap() {
                 return (verdict, EndReason::Program);
             }
-            let Ok(events) = watch::wait(&self.sources(), PollTimeout::NONE) else {
+            let Ok(events) = watch::wait(&self.sources(), self.patience()) else {
                 return (killed, EndReason::KilledFromOutside);
             };
+            if events.contains(&Event::Mounts) || self.lacks_mounts() {
+                self.mend();
+            }
             if events.contains(&Event::LeaderGone) {
                 return (killed, EndReason::LeaderGone);
             }
@@ -258,7 +306,38 @@ impl Tree<'_> {
         if let Some(leader) = self.leader {
             sources.push(Source::readable(Event::LeaderGone, leader.as_fd()));
         }
+        if let Some(mounts) = &self.mounts {
+            sources.push(Source::changed(Event::Mounts, mounts.as_fd()));
+        }
         sources
+    }
+
+    /// A name that is taken away and comes back later makes no sound, so it is looked for.
+    fn patience(&self) -> PollTimeout {
+        match self.lacks_mounts() {
+            true => PollTimeout::from(limits::FALLEN_LOOK_MS),
+            false => PollTimeout::NONE,
+        }
+    }
+
+    fn lacks_mounts(&self) -> bool {
+        self.mounts.as_ref().is_some_and(MountWatch::has_fallen)
+    }
+
+    /// Makes mounts that fell off again, and tells of them while it may.
+    fn mend(&mut self) {
+        let Some(mounts) = &mut self.mounts else {
+            return;
+        };
+        for fallen in mounts.look() {
+            if self.fallen_told < limits::REBOUND_MAX {
+                self.fallen_told += 1;
+                self.inner.tell(&Message::Fallen {
+                    path: fallen.path,
+                    again: fallen.again,
+                });
+            }
+        }
     }
 
     /// Whether anything lives beside this process; the program has been reaped.

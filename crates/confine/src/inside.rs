@@ -7,8 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 use crate::limits;
+use crate::path_text;
 use crate::report::{Confinement, EndReason, Step, to_json};
 use crate::steps::StepError;
 use crate::sys::best_effort;
@@ -26,6 +28,12 @@ pub(crate) enum Message {
         verdict: Verdict,
         reason: EndReason,
         left_behind: bool,
+    },
+    /// A mount fell off, because somebody outside replaced what it stood on.
+    Fallen {
+        #[serde(with = "path_text::one")]
+        path: PathBuf,
+        again: bool,
     },
 }
 

@@ -336,19 +336,27 @@ fn become_subreaper() -> Result<(), Errno> {
 
 fn confinement_without_namespaces(plan: &Plan, hold: Hold) -> Confinement {
     let mut gaps = plan.obstacles.clone();
+    // Whether a filter of calls can stand in is found out by the program itself.
     match plan.policy.network {
-        NetworkReach::Full => {}
-        NetworkReach::Loopback => gaps.push("the network is not cut off".to_owned()),
+        NetworkReach::Full | NetworkReach::Nothing => {}
+        NetworkReach::Loopback => gaps.push(NO_LOOPBACK.to_owned()),
     }
     confinement::report(Facts {
         hold,
         cgroup: plan.cgroup.as_ref().map(|group| group.bounds),
         procs: user_cap(hold),
-        network: NetworkReach::Full,
+        network: match plan.policy.network {
+            NetworkReach::Full => NetworkReach::Full,
+            NetworkReach::Loopback | NetworkReach::Nothing => NetworkReach::Nothing,
+        },
         filesystem: FilesystemGuard::None,
         gaps,
     })
 }
+
+/// What a filter of calls costs in place of a network namespace.
+const NO_LOOPBACK: &str =
+    "no loopback of its own: all sockets of the network are refused, those of this machine too";
 
 /// Root has no such limit, whatever is set (setrlimit(2)); a group promises none.
 fn user_cap(hold: Hold) -> ProcessCap {

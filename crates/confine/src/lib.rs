@@ -32,6 +32,7 @@
 
 pub mod cgroup;
 pub mod cli;
+pub mod files;
 pub mod keeper;
 pub mod limits;
 pub mod policy;
@@ -50,13 +51,14 @@ mod guard;
 mod init;
 mod inside;
 mod jail;
+mod landlock;
 mod mounts;
 mod namespaces;
 mod obstacles;
 mod path_text;
 mod program;
 mod rlimits;
-mod scope;
+mod seccomp;
 mod signals_in;
 mod steps;
 mod sys;

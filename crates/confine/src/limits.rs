@@ -22,6 +22,14 @@ pub const OPEN_FILES_DEFAULT: u64 = 4096;
 pub const FILE_SIZE_BYTES_DEFAULT: u64 = 8 << 30;
 /// Bytes the private `/tmp` and `/dev/shm` hold each, unless the policy says otherwise.
 pub const TMP_BYTES_DEFAULT: u64 = 2 << 30;
+/// Bytes that the directory in place of `/run` holds: nothing but what is put back is in it.
+pub const RUN_BYTES: u64 = 64 * 1024;
+/// Paths of one kind that a policy may name about files.
+pub const FILE_PATHS_MAX: usize = 256;
+/// Milliseconds between two looks for a protected name that somebody outside has taken away.
+pub const FALLEN_LOOK_MS: u16 = 50;
+/// Protections that one init reports as bound again; what falls off later is bound without a word.
+pub const REBOUND_MAX: u32 = 32;
 /// Paths a policy may name beside the workspace to stay visible.
 pub const VISIBLE_PATHS_MAX: usize = 64;
 /// Seconds between the soft and the hard CPU limit, in which a program may still save its work.

@@ -42,7 +42,7 @@ impl Privilege {
 pub(crate) fn flags(network: NetworkReach) -> i32 {
     match network {
         NetworkReach::Full => TREE,
-        NetworkReach::Loopback => TREE | libc::CLONE_NEWNET,
+        NetworkReach::Loopback | NetworkReach::Nothing => TREE | libc::CLONE_NEWNET,
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use crate::files::FilePolicy;
 use crate::limits;
 use crate::path_text;
 use crate::report::{NetworkReach, Rung, to_json};
@@ -65,6 +66,8 @@ pub struct JailPolicy {
     pub cgroup: Option<PathBuf>,
     /// Bytes of memory the tree may use; held only by a cgroup with a memory controller.
     pub memory_bytes: Option<u64>,
+    /// Where the tree may write and what it may not see; without it, whatever the user may.
+    pub files: Option<FilePolicy>,
     /// What the tree may reach of the network.
     pub network: NetworkReach,
     /// What a command that the keeper starts may reach of it at most.
@@ -96,6 +99,7 @@ impl Default for JailPolicy {
             visible: Vec::new(),
             cgroup: None,
             memory_bytes: None,
+            files: None,
             network: NetworkReach::Full,
             command_network: NetworkReach::Full,
             linger_ms: 0,
@@ -209,7 +213,9 @@ impl JailPolicy {
         let named = paths
             .into_iter()
             .flat_map(|(field, path)| path.iter().map(move |p| (field, p)));
-        for (field, path) in named.chain(self.visible.iter().map(|path| ("visible", path))) {
+        let visible = self.visible.iter().map(|path| ("visible", path));
+        let files = self.files.iter().flat_map(FilePolicy::paths);
+        for (field, path) in named.chain(visible).chain(files) {
             if !path.is_absolute() {
                 return Err(PolicyError::Relative {
                     field,
@@ -223,6 +229,13 @@ impl JailPolicy {
             visible,
             0,
             limits::VISIBLE_PATHS_MAX as i64,
+        )?;
+        let files = self.files.iter().flat_map(FilePolicy::paths).count();
+        in_range(
+            "files (paths in it)",
+            i64::try_from(files).unwrap_or(i64::MAX),
+            0,
+            limits::FILE_PATHS_MAX as i64,
         )?;
         in_range(
             "process_cap",
@@ -323,6 +336,10 @@ mod tests {
             (
                 r#"{"linger_ms":10001}"#,
                 "`linger_ms` is 10001; it must lie between 0 and 10000",
+            ),
+            (
+                r#"{"files":{"mode":"scope","writable":["w"],"read_only":[],"command_read_only":[],"masked":[],"gaps":[]}}"#,
+                "`files.writable` must be an absolute path, not `w`",
             ),
             (
                 r#"{"open_files":31}"#,

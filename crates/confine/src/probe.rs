@@ -141,7 +141,7 @@ pub(crate) fn measure(highest: Rung, cgroup: Option<PathBuf>) -> Result<String, 
         .filter_map(JailLine::parse)
         .find_map(|line| match line {
             JailLine::Started(started) => Some(started.confinement),
-            JailLine::Failed(_) | JailLine::Ended(_) => None,
+            JailLine::Failed(_) | JailLine::Ended(_) | JailLine::Fallen(_) => None,
         });
     match &mut started {
         Some(confinement) if survived && confinement.kill != KillReach::Group => {

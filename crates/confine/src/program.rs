@@ -9,13 +9,15 @@ use nix::errno::Errno;
 
 use crate::caps;
 use crate::descriptors::{self, ProgramEnds};
+use crate::files::WriteMode;
 use crate::inside::{InnerEnd, Message};
 use crate::jail::Plan;
 use crate::keeper::{ENV_KEEPER, KEEPER_FD};
+use crate::landlock::{self, Writes};
 use crate::limits;
-use crate::report::{Confinement, ProcessCap, Step};
+use crate::report::{Confinement, FilesystemGuard, NetworkReach, ProcessCap, Step};
 use crate::rlimits;
-use crate::scope;
+use crate::seccomp::{self, Sockets};
 use crate::signals_in;
 use crate::steps::StepError;
 use crate::sys::{self, best_effort};
@@ -135,20 +137,78 @@ impl Becoming<'_> {
         Ok(image)
     }
 
+    /// The last restrictions, after which nothing of the start could be done any more.
     fn restrict(&self, confinement: &mut Confinement) -> Result<(), StepError> {
-        match (scope::restrict(), self.scope) {
-            (Ok(()), _) => Ok(()),
+        let files = self.plan.policy.files.as_ref();
+        let restricted = landlock::restrict(files);
+        match (restricted.scopes, self.scope) {
+            (Ok(()), _) => {}
             (Err(error), ScopeNeed::Wanted) => {
                 confinement.gaps.push(format!("{NO_SHIELD}: {error}"));
-                Ok(())
             }
-            (Err(error), ScopeNeed::Mandatory) => Err(StepError::new(
-                Step::Landlock,
-                format!("shield the jail: {error}"),
-            )),
+            (Err(error), ScopeNeed::Mandatory) => {
+                let what = format!("shield the jail: {error}");
+                return Err(StepError::new(Step::Landlock, what));
+            }
         }
+        if let Some(files) = files {
+            let stood = confinement.filesystem;
+            let (stands, gap) = second_layer(stood, files.mode, restricted.writes);
+            confinement.filesystem = stands;
+            confinement.gaps.extend(gap);
+        }
+        filter_calls(confinement);
+        Ok(())
     }
 }
+
+/// What holds writes once Landlock has been tried on top of what stood, and what is lacking.
+fn second_layer(
+    stood: FilesystemGuard,
+    mode: WriteMode,
+    writes: Writes,
+) -> (FilesystemGuard, Option<String>) {
+    let by_mounts = matches!(stood, FilesystemGuard::Workspace | FilesystemGuard::Scope);
+    match (writes, by_mounts) {
+        (Writes::Held, true) | (Writes::NotAsked, _) => (stood, None),
+        (Writes::Held, false) => (stood.with_landlock(mode), Some(NO_MOUNTS.to_owned())),
+        (Writes::HeldInPart, _) => {
+            let gap = "Landlock of this kernel knows some rights alone, all need Linux 6.10";
+            (stood.with_landlock(mode), Some(gap.to_owned()))
+        }
+        (Writes::NotHeld(why), true) => (
+            stood,
+            Some(format!("devices may be written, no Landlock: {why}")),
+        ),
+        (Writes::NotHeld(why), false) => (
+            stood,
+            Some(format!("writes are not held at all, no Landlock: {why}")),
+        ),
+    }
+}
+
+/// Installs the filter of calls. Where it is all that could cut the network off and can't be had,
+/// the network is open.
+fn filter_calls(confinement: &mut Confinement) {
+    let Err(errno) = seccomp::install(Sockets::of(confinement.network)) else {
+        return;
+    };
+    let why = errno.desc();
+    confinement
+        .gaps
+        .push(format!("calls are not filtered, io_uring is open: {why}"));
+    if confinement.network == NetworkReach::Nothing {
+        confinement.network = NetworkReach::Full;
+        confinement
+            .gaps
+            .push("the network is not cut off".to_owned());
+    }
+}
+
+/// What Landlock alone leaves open.
+const NO_MOUNTS: &str = "no mounts of its own hold files: what is protected in the workspace may be \
+                         written by commands, secrets are in sight, and modes, owners and times \
+                         may be changed everywhere";
 
 /// What is lost without Landlock's scopes.
 const NO_SHIELD: &str =

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+use crate::files::WriteMode;
 use crate::path_text;
 
 /// How much of a tree a kill reaches; higher is better, so rungs compare.
@@ -82,14 +83,27 @@ pub enum MemoryCap {
     None,
 }
 
-/// What the tree reaches of the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What the tree reaches of the network; more is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkReach {
-    /// Everything the machine reaches.
-    Full,
+    /// Nothing: only sockets of the file system can be made where there is no network namespace.
+    Nothing,
     /// A loopback of its own.
     Loopback,
+    /// Everything the machine reaches.
+    Full,
+}
+
+impl NetworkReach {
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            NetworkReach::Nothing => "nothing",
+            NetworkReach::Loopback => "loopback",
+            NetworkReach::Full => "full",
+        }
+    }
 }
 
 /// What guards files.
@@ -100,6 +114,33 @@ pub enum FilesystemGuard {
     None,
     /// Its own mounts: private `/proc`, `/dev/pts`, `/dev/shm` and `/tmp`; the rest is shared.
     PrivateMounts,
+    /// Writes are held to the workspace by Landlock alone; modes, owners and times are not.
+    LandlockWorkspace,
+    /// Writes are held to what was given by Landlock alone; modes, owners and times are not.
+    LandlockScope,
+    /// Its own mounts, of which only the workspace may be written, and Landlock as the second layer.
+    Workspace,
+    /// Its own mounts, of which only what was given may be written, and Landlock as the second layer.
+    Scope,
+}
+
+impl FilesystemGuard {
+    /// What read-only mounts come to.
+    pub(crate) fn held_by_mounts(mode: WriteMode) -> FilesystemGuard {
+        match mode {
+            WriteMode::Workspace => FilesystemGuard::Workspace,
+            WriteMode::Scope => FilesystemGuard::Scope,
+        }
+    }
+
+    /// The same with Landlock's rules on top of what stood without them.
+    pub(crate) fn with_landlock(self, mode: WriteMode) -> FilesystemGuard {
+        match (self, mode) {
+            (FilesystemGuard::Workspace | FilesystemGuard::Scope, _) => self,
+            (_, WriteMode::Workspace) => FilesystemGuard::LandlockWorkspace,
+            (_, WriteMode::Scope) => FilesystemGuard::LandlockScope,
+        }
+    }
 }
 
 /// What is enforced on one tree, as opposed to what was asked for.
@@ -153,8 +194,10 @@ pub enum Step {
     Limits,
     /// Dropping capabilities.
     Capabilities,
-    /// Restricting signals and abstract sockets.
+    /// Restricting signals, abstract sockets and writes.
     Landlock,
+    /// Filtering system calls.
+    Seccomp,
     /// Entering the working directory.
     Chdir,
     /// Executing the program.
@@ -221,6 +264,20 @@ pub struct Ended {
     pub left_behind: bool,
 }
 
+/// `jail/fallen`: somebody outside replaced a path that the tree was kept from, or could write, and
+/// with the path its mount was gone.
+///
+/// It comes on standard error, for on the channel it could land in the middle of a line of the
+/// program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fallen {
+    /// The path.
+    #[serde(with = "path_text::one")]
+    pub path: PathBuf,
+    /// Whether it is protected again. What could be written before stays read-only.
+    pub again: bool,
+}
+
 /// What `exit.json` says about the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -249,11 +306,14 @@ pub enum JailLine {
     Failed(Failed),
     /// `jail/ended`.
     Ended(Ended),
+    /// `jail/fallen`.
+    Fallen(Fallen),
 }
 
 const METHOD_STARTED: &str = "jail/started";
 const METHOD_FAILED: &str = "jail/failed";
 const METHOD_ENDED: &str = "jail/ended";
+const METHOD_FALLEN: &str = "jail/fallen";
 
 /// A JSON-RPC notification; what else a line holds is ignored.
 #[derive(Serialize, Deserialize)]
@@ -270,6 +330,7 @@ impl JailLine {
             JailLine::Started(params) => render(METHOD_STARTED, params),
             JailLine::Failed(params) => render(METHOD_FAILED, params),
             JailLine::Ended(params) => render(METHOD_ENDED, params),
+            JailLine::Fallen(params) => render(METHOD_FALLEN, params),
         }
     }
 
@@ -285,6 +346,7 @@ impl JailLine {
             METHOD_STARTED => serde_json::from_value(params).ok().map(JailLine::Started),
             METHOD_FAILED => serde_json::from_value(params).ok().map(JailLine::Failed),
             METHOD_ENDED => serde_json::from_value(params).ok().map(JailLine::Ended),
+            METHOD_FALLEN => serde_json::from_value(params).ok().map(JailLine::Fallen),
             _ => None,
         }
     }
@@ -362,7 +424,11 @@ mod tests {
                 gaps: vec!["g".to_owned()],
             },
         });
-        for line in [ended, failed, started] {
+        let fallen = JailLine::Fallen(Fallen {
+            path: "/w/.git".into(),
+            again: true,
+        });
+        for line in [ended, failed, started, fallen] {
             assert_eq!(JailLine::parse(&line.to_line()), Some(line));
         }
     }

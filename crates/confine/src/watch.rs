@@ -30,6 +30,15 @@ impl<'a, T> Source<'a, T> {
         }
     }
 
+    /// Waits for a change of a kernel table, which polls as an exceptional condition.
+    pub(crate) fn changed(name: T, fd: BorrowedFd<'a>) -> Source<'a, T> {
+        Source {
+            name,
+            fd,
+            events: PollFlags::POLLPRI,
+        }
+    }
+
     /// Waits for a hang-up alone, and never for data, which belongs to the program: poll(2) always
     /// reports POLLHUP, and POLLRDHUP is what a socket gives when the peer closes.
     pub(crate) fn hang_up(name: T, fd: BorrowedFd<'a>) -> Source<'a, T> {

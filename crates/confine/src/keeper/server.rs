@@ -19,7 +19,7 @@ use crate::init::{self, Birth, Place};
 use crate::inside;
 use crate::jail::{Boundary, Plan, hold_myself};
 use crate::limits;
-use crate::mounts::View;
+use crate::mounts::Ground;
 use crate::namespaces::{self, Privilege};
 use crate::policy::JailPolicy;
 use crate::program::ProgramCall;
@@ -42,9 +42,9 @@ pub(crate) fn socket() -> Result<(OwnedFd, OwnedFd), StepError> {
 
 /// Serves the program of `plan` until it closes its end. Every signal must be blocked, and stays
 /// so: what ends the keeper is the end of its init.
-pub(crate) fn serve(plan: &Plan, view: View, control: OwnedFd) -> ! {
+pub(crate) fn serve(plan: &Plan, ground: &Ground, control: OwnedFd) -> ! {
     let mut keeper = Keeper {
-        view,
+        ground,
         control,
         commands: Vec::new(),
     };
@@ -58,8 +58,8 @@ pub(crate) fn serve(plan: &Plan, view: View, control: OwnedFd) -> ! {
 }
 
 #[derive(Debug)]
-struct Keeper {
-    view: View,
+struct Keeper<'a> {
+    ground: &'a Ground,
     control: OwnedFd,
     commands: Vec<Command>,
 }
@@ -79,8 +79,8 @@ enum Event {
     HangUp(usize),
 }
 
-enum Turn {
-    Again(Keeper),
+enum Turn<'a> {
+    Again(Keeper<'a>),
     Over,
 }
 
@@ -96,9 +96,9 @@ enum Received {
     Closed,
 }
 
-impl Keeper {
+impl<'a> Keeper<'a> {
     /// Waits for something and deals with it.
-    fn turn(mut self, tree: &JailPolicy) -> Turn {
+    fn turn(mut self, tree: &JailPolicy) -> Turn<'a> {
         let now = clock::now();
         for command in &mut self.commands {
             command.tick(now);
@@ -178,7 +178,7 @@ impl Keeper {
     }
 
     /// Checks a message and starts its command, or tells on its report socket why not.
-    fn take(self, request: Request, tree: &JailPolicy) -> Keeper {
+    fn take(self, request: Request, tree: &JailPolicy) -> Keeper<'a> {
         let Request { text, descriptors } = request;
         let Ok([stdin, stdout, stderr, report]) = <[OwnedFd; 4]>::try_from(descriptors) else {
             // There is nobody to tell: which one would be the report socket is not known.
@@ -214,7 +214,7 @@ impl Keeper {
         ends: ProgramEnds,
         report: Lines,
         timeout_ms: Option<u64>,
-    ) -> Keeper {
+    ) -> Keeper<'a> {
         let flags = namespaces::flags(policy.network);
         let made = inside::line().and_then(|line| Ok((line, plan(policy, call)?, hold_myself()?)));
         let ((jail_end, inner), plan, myself) = match made {
@@ -227,7 +227,7 @@ impl Keeper {
         match sys::clone_into(flags, None) {
             Ok(Cloned::Child) => {
                 // It must hold nothing of the other commands, whose ends would be hidden by it.
-                let place = Place::Command(self.view);
+                let place = Place::Command(self.ground);
                 drop((self, report, jail_end));
                 init::run(Birth {
                     plan: &plan,

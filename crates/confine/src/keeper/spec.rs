@@ -38,8 +38,8 @@ pub struct CommandSpec {
     pub cpu_seconds: Option<u64>,
     /// Tasks of the command at once.
     pub process_cap: Option<u32>,
-    /// What it may reach of the network.
-    pub network: NetworkReach,
+    /// What it may reach of the network; as much as a command here may if there is no word.
+    pub network: Option<NetworkReach>,
     /// Milliseconds that what it left running gets to end by itself; none if there is no number.
     pub linger_ms: Option<u64>,
 }
@@ -60,7 +60,7 @@ impl std::fmt::Debug for CommandSpec {
 }
 
 impl CommandSpec {
-    /// A command with the tree's limits, an empty environment, no time-out and the full network.
+    /// A command with the tree's limits, an empty environment and no time-out.
     pub fn new(argv: Vec<OsString>, cwd: PathBuf) -> CommandSpec {
         CommandSpec {
             format: COMMAND_FORMAT,
@@ -72,7 +72,7 @@ impl CommandSpec {
             file_size_bytes: None,
             cpu_seconds: None,
             process_cap: None,
-            network: NetworkReach::Full,
+            network: None,
             linger_ms: None,
         }
     }
@@ -100,13 +100,14 @@ impl CommandSpec {
             let most = limits::LINGER_MS_MAX;
             return Err(format!("linger_ms must be at most {most}"));
         }
-        let network = match (self.network, tree.network, tree.command_network) {
-            (NetworkReach::Full, NetworkReach::Full, NetworkReach::Full) => NetworkReach::Full,
-            (NetworkReach::Full, _, _) => {
-                return Err("network `full` is more than a command here may have".to_owned());
-            }
-            (NetworkReach::Loopback, _, _) => NetworkReach::Loopback,
-        };
+        let most = tree.network.min(tree.command_network);
+        let network = self.network.unwrap_or(most);
+        if network > most {
+            let asked = network.name();
+            return Err(format!(
+                "network `{asked}` is more than a command here may have"
+            ));
+        }
         let mut words = self.argv.into_iter();
         let program = words.next().ok_or("argv is empty")?;
         let policy = JailPolicy {
@@ -132,6 +133,8 @@ impl CommandSpec {
             visible: Vec::new(),
             cgroup: None,
             memory_bytes: tree.memory_bytes,
+            // No field of a command names a path that it could write.
+            files: tree.files.clone(),
             network,
             command_network: network,
             linger_ms,
@@ -274,12 +277,29 @@ mod tests {
                 "process_cap must be at least 1",
             ),
             (
-                spec(),
+                CommandSpec {
+                    network: Some(NetworkReach::Full),
+                    ..spec()
+                },
                 cut_off,
                 "network `full` is more than a command here may have",
             ),
             (
-                spec(),
+                CommandSpec {
+                    network: Some(NetworkReach::Loopback),
+                    ..spec()
+                },
+                JailPolicy {
+                    command_network: NetworkReach::Nothing,
+                    ..tree()
+                },
+                "network `loopback` is more than a command here may have",
+            ),
+            (
+                CommandSpec {
+                    network: Some(NetworkReach::Full),
+                    ..spec()
+                },
                 inside,
                 "network `full` is more than a command here may have",
             ),
@@ -293,6 +313,7 @@ mod tests {
     fn what_is_left_out_is_the_trees_and_what_is_narrower_holds() {
         let (policy, call) = spec().narrow(&tree()).unwrap();
         assert_eq!(policy.limits(), (100, Some(1000), Some(10), 50));
+        assert_eq!(policy.network, NetworkReach::Full);
         assert_eq!(
             (call.program, call.args),
             ("sh".into(), vec!["-c".into(), ":".into()])
@@ -302,7 +323,7 @@ mod tests {
             file_size_bytes: Some(999),
             cpu_seconds: Some(9),
             process_cap: Some(49),
-            network: NetworkReach::Loopback,
+            network: Some(NetworkReach::Loopback),
             ..spec()
         };
         let (policy, _) = narrower.narrow(&tree()).unwrap();
