@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::confinement::JobConfinement;
 use crate::ids::{AgentId, ConversationId, RoleId, TaskId};
 use crate::limits;
 use crate::status::{Completion, Language, ThinkingMode};
@@ -70,6 +71,9 @@ pub struct JobSpec {
     pub model: ModelSpec,
     /// Its bounds.
     pub limits: JobLimits,
+    /// What of its confinement it must know itself.
+    #[serde(default)]
+    pub confinement: JobConfinement,
     /// A folder whose texts stand in for the built-in prompts.
     #[serde(default)]
     pub prompts_dir: Option<PathBuf>,

@@ -7,6 +7,7 @@
 pub mod channel;
 pub mod check;
 pub mod config;
+pub mod confinement;
 pub mod conversation;
 pub mod definition;
 pub mod error;

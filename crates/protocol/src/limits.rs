@@ -2,6 +2,10 @@
 
 /// One line on the channel or the control socket, without its newline.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Paths that one layer of the configuration may add to what is hidden.
+pub const SECRET_PATHS_MAX: usize = 64;
+/// Variables that commands may be let see by name.
+pub const ENV_ALLOW_MAX: usize = 64;
 /// Lines that are no valid frame, kept for the log, per worker.
 pub const JUNK_BYTES_MAX: usize = 1024 * 1024;
 /// A worker's stderr in worker.log: head and tail together.

@@ -23,12 +23,12 @@ fn ask_keeper() -> &'static Path {
     &COPY.1
 }
 
-fn ask(user: User, policy: &JailPolicy, wish: &str) -> Finished {
+pub(crate) fn ask(user: User, policy: &JailPolicy, wish: &str) -> Finished {
     start(user, policy, &[ask_keeper().to_str().unwrap(), wish]).finish()
 }
 
 /// The lines of the report, and the rest of the output.
-fn reports(end: &Finished) -> (Vec<JailLine>, Vec<&str>) {
+pub(crate) fn reports(end: &Finished) -> (Vec<JailLine>, Vec<&str>) {
     let (reports, rest): (Vec<&str>, Vec<&str>) = end
         .output
         .lines()

@@ -10,11 +10,14 @@
     reason = "a test's broken assumption is a failed test"
 )]
 
+mod asking;
 mod failures;
+mod files;
 mod keeping;
 mod kills;
 mod lower;
 mod mounting;
+mod network;
 mod probing;
 mod state;
 mod storms;

@@ -1,13 +1,13 @@
 //! Starts jails in every way the tests need, and never waits without a budget.
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use confine::policy::JailPolicy;
@@ -219,15 +219,41 @@ pub(crate) fn start_script(user: User, policy: &JailPolicy, script: &str) -> Run
     start(user, policy, &["/bin/bash", "-c", script])
 }
 
+/// The same, with the lines of its standard error as they come.
+pub(crate) fn start_heard(
+    user: User,
+    policy: &JailPolicy,
+    script: &str,
+) -> (Running, mpsc::Receiver<String>) {
+    let arguments = ["-c".into(), script.into()];
+    let mut command = command(user, jail());
+    command.args(policy.to_args("/bin/bash".as_ref(), &arguments));
+    let mut running = Running::spawn_with(command, Stdio::piped());
+    let stderr = BufReader::new(running.child.stderr.take().unwrap());
+    let (told, heard) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Whoever has heard enough is gone.
+        stderr
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|line| told.send(line))
+    });
+    (running, heard)
+}
+
 impl Running {
     /// Spawns a jail, or a process that starts one, in a group of its own.
-    pub(crate) fn spawn(mut command: Command) -> Running {
+    pub(crate) fn spawn(command: Command) -> Running {
+        Running::spawn_with(command, Stdio::inherit())
+    }
+
+    fn spawn_with(mut command: Command, stderr: Stdio) -> Running {
         command
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit());
+            .stderr(stderr);
         let (mut child, live) = spawn_alive(command);
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().unwrap();

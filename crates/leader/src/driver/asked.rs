@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use confine::probe::Probe;
-use confine::report::{Confinement, NetworkReach, Rung};
+use confine::report::{Confinement, FilesystemGuard, NetworkReach, Rung};
 use protocol::config::RequiredRung;
+use protocol::confinement::{JobConfinement, NetworkMode, WriteMode};
 use serde_json::{Map, Value, json};
 
 use crate::os::rung::Wanted;
@@ -22,18 +23,28 @@ pub(super) struct Asked {
     pub(super) rung: Rung,
     /// What it may reach of the network.
     pub(super) network: NetworkReach,
+    /// What its commands may.
+    pub(super) command_network: NetworkReach,
+    /// What is to hold its writes.
+    pub(super) filesystem: FilesystemGuard,
 }
 
 impl Asked {
     /// What is asked after a look at the machine; where that failed, the configuration's word.
-    pub(super) fn of(wanted: Wanted, found: Option<&Probe>) -> Self {
+    pub(super) fn of(wanted: Wanted, found: Option<&Probe>, settings: &JobConfinement) -> Self {
         let named = wanted.named();
+        let (network, command_network) = reach(settings.network);
         Asked {
             rung: found.map_or(named, |found| found.confinement.rung.max(named)),
             require: wanted.require,
             highest: wanted.highest,
             cgroup: wanted.cgroup,
-            network: NetworkReach::Full,
+            network,
+            command_network,
+            filesystem: match settings.write {
+                WriteMode::Workspace => FilesystemGuard::Workspace,
+                WriteMode::Scope => FilesystemGuard::Scope,
+            },
         }
     }
 
@@ -48,10 +59,22 @@ impl Asked {
         if enforced.network != self.network {
             differs.insert("network".to_owned(), json!(self.network));
         }
+        if enforced.filesystem != self.filesystem {
+            differs.insert("filesystem".to_owned(), json!(self.filesystem));
+        }
         if !differs.is_empty() {
             told["asked"] = Value::Object(differs);
         }
         told
+    }
+}
+
+/// What the worker and its commands may reach.
+fn reach(network: NetworkMode) -> (NetworkReach, NetworkReach) {
+    match network {
+        NetworkMode::Full => (NetworkReach::Full, NetworkReach::Full),
+        NetworkMode::Model => (NetworkReach::Full, NetworkReach::Loopback),
+        NetworkMode::None => (NetworkReach::Loopback, NetworkReach::Loopback),
     }
 }
 
@@ -82,12 +105,12 @@ mod tests {
     #[test]
     fn what_is_enforced_stands_alone_where_it_is_what_was_asked() {
         let machine = found(Rung::Pidns);
-        let asked = Asked::of(wanted(None), Some(&machine));
+        let asked = Asked::of(wanted(None), Some(&machine), &JobConfinement::default());
         assert_eq!(
             asked.beside(&machine.confinement),
             json!({
                 "rung": "pidns", "kill": "complete", "procs": "tree", "memory": "none",
-                "network": "full", "filesystem": "private_mounts", "gaps": ["a gap of pidns"],
+                "network": "full", "filesystem": "workspace", "gaps": ["a gap of pidns"],
             })
         );
     }
@@ -95,16 +118,29 @@ mod tests {
     #[test]
     fn what_was_asked_stands_beside_where_it_differs() {
         let told = |asked: &Asked, rung| asked.beside(&found(rung).confinement)["asked"].clone();
-        let by_look = Asked::of(wanted(None), Some(&found(Rung::Pidns)));
+        let plain = JobConfinement::default();
+        let by_look = Asked::of(wanted(None), Some(&found(Rung::Pidns)), &plain);
         assert_eq!(told(&by_look, Rung::Group), json!({"rung": "pidns"}));
         assert_eq!(told(&by_look, Rung::Cgroup2), Value::Null);
-        let by_name = Asked::of(wanted(Some("/c")), Some(&found(Rung::Pidns)));
+        let by_name = Asked::of(wanted(Some("/c")), Some(&found(Rung::Pidns)), &plain);
         assert_eq!(told(&by_name, Rung::Pidns), json!({"rung": "cgroup2"}));
-        let blind = Asked::of(wanted(None), None);
+        let blind = Asked::of(wanted(None), None, &plain);
         assert_eq!(told(&blind, Rung::Group), json!({"rung": "subreaper"}));
         let mut alone = found(Rung::Pidns).confinement;
         alone.network = NetworkReach::Loopback;
         assert_eq!(by_look.beside(&alone)["asked"], json!({"network": "full"}));
+        let mut loose = found(Rung::Pidns).confinement;
+        loose.filesystem = FilesystemGuard::PrivateMounts;
+        let told = by_look.beside(&loose)["asked"].clone();
+        assert_eq!(told, json!({"filesystem": "workspace"}));
+    }
+
+    #[test]
+    fn each_word_for_the_network_is_a_reach_of_worker_and_commands() {
+        use NetworkReach::{Full, Loopback};
+        assert_eq!(reach(NetworkMode::Full), (Full, Full));
+        assert_eq!(reach(NetworkMode::Model), (Full, Loopback));
+        assert_eq!(reach(NetworkMode::None), (Loopback, Loopback));
     }
 
     #[test]

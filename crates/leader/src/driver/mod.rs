@@ -16,6 +16,7 @@ mod creating;
 mod effects;
 mod event_log;
 mod outcomes;
+mod places;
 mod state;
 mod texts;
 mod tickets;

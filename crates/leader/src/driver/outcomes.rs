@@ -18,6 +18,7 @@ use crate::core::Input;
 use crate::core::input::{ExitFacts, Verdict};
 use crate::driver::agents::Talk;
 use crate::driver::creating::own_dir;
+use crate::driver::places::file_policy;
 use crate::driver::plan::Plan;
 use crate::driver::state::State;
 use crate::driver::work::{Planned, Work};
@@ -248,6 +249,8 @@ fn spawn_order(plan: &Plan, state: &State) -> SpawnOrder {
             highest: state.asked.highest,
             cgroup: state.asked.cgroup.clone(),
             network: state.asked.network,
+            command_network: state.asked.command_network,
+            files: Some(file_policy(&plan.job, &state.secrets)),
             workspace: Some(workspace.clone()),
             cwd: Some(workspace.clone()),
             exit_file: Some(own.join(EXIT_FILE)),

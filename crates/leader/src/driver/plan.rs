@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use protocol::channel::ModelAccess;
 use protocol::config::{Settings, api_key, model_by_key, select_model};
+use protocol::confinement::{NetworkMode, WriteMode};
 use protocol::definition::Definition;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::{AgentId, ConversationId, TaskId};
-use protocol::job::{JOB_FORMAT, JobLimits, JobSpec, ModelSpec};
+use protocol::job::{JOB_FORMAT, JobLimits, JobSpec, ModelSpec, Provider};
 use protocol::status::Language;
 use protocol::text::{Prompts, SystemPrompt, WriteScope};
 use protocol::tool::Params;
@@ -162,6 +163,7 @@ pub fn plan(
             answer_timeout_seconds: settings.limits.answer_timeout_seconds,
             max_total_tokens: settings.limits.max_total_tokens,
         },
+        confinement: settings.job_confinement(),
         prompts_dir: settings
             .prompts_dir
             .as_ref()
@@ -227,6 +229,7 @@ pub fn plan_again(
             answer_timeout_seconds: settings.limits.answer_timeout_seconds,
             max_total_tokens: settings.limits.max_total_tokens,
         },
+        confinement: settings.job_confinement(),
         prompts_dir: settings
             .prompts_dir
             .as_ref()
@@ -267,6 +270,7 @@ fn model_again(order: &ResumeRequest, ground: &Ground) -> Result<ModelAccess, To
             .to_tool_error()
             .hint("name the model that it is to go on with: `leader resume N --model MODEL`")
     })?;
+    check_reach(&spec, settings)?;
     let api_key = api_key(&spec, &variable).map_err(|error| error.to_tool_error())?;
     Ok(ModelAccess {
         spec: ModelSpec {
@@ -286,10 +290,9 @@ fn system_prompt(job: &JobSpec, ground: &Ground, spoken_time: &str) -> String {
         current_time: spoken_time,
         deliverables_dir: &text_of(&job.deliverables_dir),
         tools: &useful_tools(&job.tools, &[]),
-        write_scope: if paths.is_empty() {
-            WriteScope::Workspace
-        } else {
-            WriteScope::Paths(&paths)
+        write_scope: match (job.confinement.write, paths.is_empty()) {
+            (WriteMode::Workspace, true) => WriteScope::Workspace,
+            (WriteMode::Workspace, false) | (WriteMode::Scope, _) => WriteScope::Paths(&paths),
         },
         completion: job.completion,
     })
@@ -340,6 +343,7 @@ fn model(
         (wanted, Origin::Person | Origin::Tool) => select_model(settings, wanted, &variable),
     };
     let spec: ModelSpec = found.map_err(|error| error.to_tool_error())?;
+    check_reach(&spec, settings)?;
     let api_key = api_key(&spec, &variable).map_err(|error| error.to_tool_error())?;
     Ok(ModelAccess {
         spec: ModelSpec {
@@ -348,6 +352,27 @@ fn model(
         },
         api_key,
     })
+}
+
+/// A worker without any network reaches no server, one on this machine included: its loopback is
+/// its own.
+fn check_reach(spec: &ModelSpec, settings: &Settings) -> Result<(), ToolError> {
+    match (settings.network, spec.provider) {
+        (NetworkMode::Full | NetworkMode::Model, _) | (NetworkMode::None, Provider::Script) => {
+            Ok(())
+        }
+        (NetworkMode::None, Provider::Openai | Provider::Anthropic) => Err(ToolError::new(
+            ErrorCode::InvalidParameters,
+            format!(
+                "`confinement.network` is \"none\", and with it the model `{}` at {} can't be reached",
+                spec.key, spec.base_url
+            ),
+        )
+        .hint(
+            "use `network = \"model\"`: the worker talks to its model, and its commands have no \
+             network; \"none\" is for scripted models",
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::driver::creating::{Creating, new_conversation};
 use crate::driver::effects::EffectQueue;
 use crate::driver::event_log::EventLog;
 use crate::driver::handle::{ConversationInfo, Handle};
+use crate::driver::places;
 use crate::driver::plan::{Ground, Texts};
 use crate::driver::request::REQUESTS_WAITING_MAX;
 use crate::driver::state::{CHILD_EVENTS_MAX, Ending, Sources, State};
@@ -54,7 +55,7 @@ impl Driver {
         programs.check()?;
         let wanted = Wanted::of(&config.settings);
         let found = look_at_machine(&wanted, &programs).await?;
-        let asked = Asked::of(wanted, found.as_ref());
+        let asked = Asked::of(wanted, found.as_ref(), &config.settings.job_confinement());
         let measure = found.map(|found| word_of(found.confinement.rung));
         close_dead_runs(&workspace).await;
         remove_old_runs(&workspace, config.settings.retention).await;
@@ -62,6 +63,7 @@ impl Driver {
         let conversation = config.conversation.clone().unwrap_or_else(new_conversation);
         let run_dir = workspace.join(RUNS_DIR).join(conversation.as_str());
         make_run_dir(&workspace, &run_dir)?;
+        make_cache_dir(&workspace);
         let failed = |why: String| StartError::Log {
             path: run_dir.clone(),
             why,
@@ -149,6 +151,10 @@ fn launch(
         programs,
         asked,
         hidden_variables,
+        secrets: places::secrets(
+            config.environment.get("HOME").map(PathBuf::from).as_deref(),
+            &config.settings.secret_paths,
+        ),
         keep_fd: config.keep_fd,
         reserved_numbers: config.reserved_numbers,
         clock: Clock::start(),
@@ -240,6 +246,16 @@ fn make_run_dir(workspace: &Path, run_dir: &Path) -> Result<(), StartError> {
             path: run_dir.to_path_buf(),
             source,
         })
+}
+
+/// The caches that the commands of all agents share. Without it they have none, and each jail
+/// tells so.
+fn make_cache_dir(workspace: &Path) {
+    let made = Dir::open(workspace)
+        .and_then(|workspace| workspace.make_below(Path::new(confine::files::CACHE_DIR)));
+    if let Err(error) = made {
+        tracing::warn!(%error, "no folder for caches could be made");
+    }
 }
 
 fn supervisor_config(ground: &Ground, rung: Option<RequiredRung>) -> SupervisorConfig {

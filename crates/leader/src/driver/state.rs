@@ -1,6 +1,7 @@
 //! The driver's task: takes what happens, asks the supervisor, carries out what it says.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,6 +51,8 @@ pub(super) struct State {
     pub(super) programs: Programs,
     pub(super) asked: Asked,
     pub(super) hidden_variables: Vec<String>,
+    /// What is to show as empty to every agent.
+    pub(super) secrets: Vec<PathBuf>,
     pub(super) keep_fd: Option<i32>,
     pub(super) reserved_numbers: BTreeSet<AgentId>,
     pub(super) clock: Clock,

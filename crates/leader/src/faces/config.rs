@@ -56,10 +56,19 @@ fn nest_confinement(value: &mut Value) {
     let Some(fields) = value.as_object_mut() else {
         return;
     };
-    let section: Map<String, Value> = ["require", "highest", "cgroup"]
-        .into_iter()
-        .filter_map(|key| Some((key.to_owned(), fields.shift_remove(key)?)))
-        .collect();
+    let section: Map<String, Value> = [
+        "require",
+        "highest",
+        "cgroup",
+        "write",
+        "network",
+        "git",
+        "secret_paths",
+        "env_allow",
+    ]
+    .into_iter()
+    .filter_map(|key| Some((key.to_owned(), fields.shift_remove(key)?)))
+    .collect();
     fields.insert("confinement".to_owned(), Value::Object(section));
 }
 

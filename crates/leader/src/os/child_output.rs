@@ -115,7 +115,9 @@ impl Output {
                 None
             }
             (JailLine::Started(_), Phase::Started | Phase::Speaking)
-            | (JailLine::Failed(_), Phase::Speaking) => {
+            | (JailLine::Failed(_), Phase::Speaking)
+            // It has its place on stderr.
+            | (JailLine::Fallen(_), _) => {
                 self.junk(b"[a line in the name of the jail]");
                 None
             }

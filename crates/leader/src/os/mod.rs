@@ -15,6 +15,7 @@ pub mod spawn;
 pub mod stdin;
 pub mod trees;
 pub mod version;
+pub mod worktree;
 
 mod child_output;
 pub mod terminal;

@@ -129,7 +129,7 @@ pub(crate) mod test_kit {
                 procs: ProcessCap::Tree,
                 memory: MemoryCap::None,
                 network: NetworkReach::Full,
-                filesystem: FilesystemGuard::PrivateMounts,
+                filesystem: FilesystemGuard::Workspace,
                 gaps: vec![format!("a gap of {rung}")],
             },
             obstacles: above

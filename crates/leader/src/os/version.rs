@@ -91,7 +91,7 @@ fn answer_of(said: &str) -> Answer {
     for line in said.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match JailLine::parse(line) {
             Some(JailLine::Failed(failed)) => return Answer::NotStarted(failed.message),
-            Some(JailLine::Started(_) | JailLine::Ended(_)) => {}
+            Some(JailLine::Started(_) | JailLine::Ended(_) | JailLine::Fallen(_)) => {}
             None => return Answer::Version(line.chars().take(VERSION_CHARS_MAX).collect()),
         }
     }

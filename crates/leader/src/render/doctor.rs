@@ -204,7 +204,7 @@ model        m: openai big at http://127.0.0.1:1/v1, key in MY_KEY
              answers after 0.4 s
 config       /h/muster.toml, /w/muster.toml (not there)
              language  # MUSTER_LANGUAGE
-confinement  pidns: kill complete, processes tree, memory none, network full, files private_mounts
+confinement  pidns: kill complete, processes tree, memory none, network full, files workspace
              gap: a gap of pidns
              for cgroup2: no cgroup2
                try: allow cgroup2

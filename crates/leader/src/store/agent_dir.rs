@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use protocol::confinement::WriteMode;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::{AGENT_DIR, JOB_FILE, JobSpec, SYSTEM_PROMPT_FILE, TASK_FILE};
 
@@ -50,6 +51,7 @@ impl AgentDir {
         let deliverables = workspace
             .make_below(&relative)
             .map_err(|error| failed("make the deliverables dir", &shown, &error))?;
+        make_write_paths(&workspace, files.job)?;
         let own = fresh_own_dir(&deliverables)
             .map_err(|error| failed("make the run's own folder in", &shown, &error))?;
         write_start_files(&own, files)
@@ -125,6 +127,24 @@ impl AgentDir {
         let kind = self.deliverables.kind(Path::new(AGENT_DIR)).ok()?;
         (kind != Kind::Dir).then_some(kind)
     }
+}
+
+/// In a scope the kernel can open only what is there, so a write path that is missing is made, as a
+/// directory.
+fn make_write_paths(workspace: &Dir, job: &JobSpec) -> Result<(), ToolError> {
+    match job.confinement.write {
+        WriteMode::Workspace => return Ok(()),
+        WriteMode::Scope => {}
+    }
+    for path in &job.write_paths {
+        if workspace.path().join(path).symlink_metadata().is_ok() {
+            continue;
+        }
+        workspace
+            .make_below(path)
+            .map_err(|error| failed("make the write path", &path.display().to_string(), &error))?;
+    }
+    Ok(())
 }
 
 fn failed(what: &str, shown: &str, error: &io::Error) -> ToolError {

@@ -15,4 +15,4 @@ pub mod trust;
 pub mod worker_log;
 
 #[cfg(test)]
-mod test_job;
+pub(crate) mod test_job;

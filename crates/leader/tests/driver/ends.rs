@@ -299,10 +299,14 @@ async fn a_result_file_that_is_none_fails_with_the_detail() {
     bench.end().await;
 }
 
+/// With mounts of its own a worker can neither remove nor replace its folder, so what the leader does
+/// about that is shown where there are none.
+const UNPINNED: &str = "[confinement]\nhighest = \"group\"\n";
+
 /// Reading followed links, and opening a FIFO blocked for ever.
 #[tokio::test]
 async fn links_and_fifos_in_the_place_of_results_are_neither_read_nor_written() {
-    let bench = Bench::new(r#"hello; . "$out/../write""#).await;
+    let bench = Bench::with_settings(r#"hello; . "$out/../write""#, UNPINNED).await;
     let outside = tempfile::tempdir().unwrap();
     let link_out = format!(
         "rm -rf \"$own\"; ln -s '{}' \"$own\"; exit 0",
@@ -359,10 +363,9 @@ async fn the_result_of_an_earlier_run_is_not_this_ones() {
 
 #[tokio::test]
 async fn an_agent_that_removes_its_directory_ends_all_the_same() {
-    let bench = Bench::new(&format!(
-        "hello; rm -rf \"$out\"; mkdir -p \"$own\"; {DONE}; finished true 'all done'"
-    ))
-    .await;
+    let body =
+        format!("hello; rm -rf \"$out\"; mkdir -p \"$own\"; {DONE}; finished true 'all done'");
+    let bench = Bench::with_settings(&body, UNPINNED).await;
     let result = bench.run(agent("d1")).await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     assert_eq!(result.deliverables_files, Vec::<String>::new());
@@ -370,7 +373,7 @@ async fn an_agent_that_removes_its_directory_ends_all_the_same() {
     assert!(result.warnings.contains(&empty.to_owned()), "{result:?}");
     assert_eq!(bench.conversation("d1")["status"], "completed");
     bench.end().await;
-    let bench = Bench::new("hello; rm -rf \"$out\"; : >\"$out\"; exit 0").await;
+    let bench = Bench::with_settings("hello; rm -rf \"$out\"; : >\"$out\"; exit 0", UNPINNED).await;
     let result = bench.run(agent("d1")).await;
     assert_eq!(
         result.stop_reason,

@@ -87,7 +87,8 @@ impl Draft {
             | Setting::Highest(_)
             | Setting::Cgroup(_)
             // Sooner is not tighter here: it removes what a person may still want to read.
-            | Setting::Retention(..) => (Verdict::NotItsBusiness, String::new()),
+            | Setting::Retention(..)
+            | Setting::EnvAllow(_) => (Verdict::NotItsBusiness, String::new()),
             Setting::Admission(new) => {
                 let holds = self.admission();
                 let verdict = match (holds, *new) {
@@ -102,6 +103,20 @@ impl Draft {
                 let holds = self.require();
                 (order(holds.cmp(new)), format!("\"{holds}\""))
             }
+            Setting::Write(new) => {
+                let holds = self.write();
+                (order(holds.cmp(new)), format!("\"{holds}\""))
+            }
+            Setting::Network(new) => {
+                let holds = self.network();
+                (order(holds.cmp(new)), format!("\"{holds}\""))
+            }
+            Setting::Git(new) => {
+                let holds = self.git();
+                (order(holds.cmp(new)), format!("\"{holds}\""))
+            }
+            // It only ever grows.
+            Setting::SecretPaths(_) => (Verdict::Take, String::new()),
             Setting::Number(name, new) => match self.number(name) {
                 None => (Verdict::Take, String::new()),
                 Some(holds) => (order(new.cmp(&holds)), holds.to_string()),
@@ -110,6 +125,10 @@ impl Draft {
     }
 
     fn hold(&mut self, key: Key, setting: Setting, source: &str, author: Author) {
+        let setting = match setting {
+            Setting::SecretPaths(more) => Setting::SecretPaths(self.with_secrets(more)),
+            other => other,
+        };
         let held = Held {
             setting,
             source: source.to_owned(),
@@ -128,7 +147,7 @@ impl Draft {
         self.values.get(path).map(|held| held.author)
     }
 
-    fn setting(&self, path: &str) -> Option<&Setting> {
+    pub(super) fn setting(&self, path: &str) -> Option<&Setting> {
         self.values.get(path).map(|held| &held.setting)
     }
 
@@ -295,6 +314,11 @@ impl Draft {
                 days: self.retention("days"),
                 runs: self.retention("runs"),
             },
+            write: self.write(),
+            network: self.network(),
+            git: self.git(),
+            secret_paths: self.with_secrets(Vec::new()),
+            env_allow: self.env_allow(),
             warnings: self.warnings,
             sources,
         })
@@ -327,6 +351,6 @@ fn order(order: std::cmp::Ordering) -> Verdict {
 pub(super) fn ignored(key: &str, place: &str) -> String {
     format!(
         "{place}: `{key}` is ignored: a workspace's file may only choose the language and tighten \
-         limits; put it into your own file"
+         limits and confinement; put it into your own file"
     )
 }

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use super::error::{ConfigError, ConfigErrorKind};
+use super::list::{ENV_ALLOW, SECRET_PATHS, split};
 use super::settings::{Admission, LanguageChoice, RequiredRung};
 use super::tree::Value;
+use crate::confinement::{GitMode, NetworkMode, WriteMode};
 use crate::limits;
 
 /// A key of `[limits]` that holds a whole number.
@@ -117,6 +119,11 @@ pub(super) enum Key {
     Require,
     Highest,
     Cgroup,
+    Write,
+    Network,
+    Git,
+    SecretPaths,
+    EnvAllow,
     Number(&'static NumberKey),
     Retention(&'static NumberKey),
 }
@@ -131,6 +138,11 @@ pub(super) enum Setting {
     Require(RequiredRung),
     Highest(RequiredRung),
     Cgroup(String),
+    Write(WriteMode),
+    Network(NetworkMode),
+    Git(GitMode),
+    SecretPaths(Vec<String>),
+    EnvAllow(Vec<String>),
     Number(&'static str, u64),
     Retention(&'static str, u64),
 }
@@ -142,18 +154,18 @@ pub(super) const LATER_SECTIONS: &[&str] = &["agents", "web", "launcher", "team"
 /// The section of what is kept of ended runs.
 pub(super) const RETENTION: &str = "retention";
 /// Keys of `[confinement]`.
-pub(super) const CONFINEMENT: &[&str] = &["require", "highest", "cgroup"];
-/// Keys of `[confinement]` that a later version knows.
-pub(super) const LATER_CONFINEMENT: &[&str] = &[
+pub(super) const CONFINEMENT: &[&str] = &[
+    "require",
+    "highest",
+    "cgroup",
     "write",
     "network",
-    "memory",
-    "pids",
-    "cpu_seconds",
     "git",
     "secret_paths",
     "env_allow",
 ];
+/// Keys of `[confinement]` that a later version knows.
+pub(super) const LATER_CONFINEMENT: &[&str] = &["memory", "pids", "cpu_seconds"];
 /// What may stand at the top of a file.
 pub(super) const TOP: &[&str] = &[
     "language",
@@ -180,6 +192,11 @@ impl Key {
             Key::Require,
             Key::Highest,
             Key::Cgroup,
+            Key::Write,
+            Key::Network,
+            Key::Git,
+            Key::SecretPaths,
+            Key::EnvAllow,
         ]
         .into_iter()
         .chain(NUMBERS.iter().map(Key::Number))
@@ -201,6 +218,11 @@ impl Key {
             Key::Require => "confinement.require".to_owned(),
             Key::Highest => "confinement.highest".to_owned(),
             Key::Cgroup => "confinement.cgroup".to_owned(),
+            Key::Write => "confinement.write".to_owned(),
+            Key::Network => "confinement.network".to_owned(),
+            Key::Git => "confinement.git".to_owned(),
+            Key::SecretPaths => "confinement.secret_paths".to_owned(),
+            Key::EnvAllow => "confinement.env_allow".to_owned(),
             Key::Number(number) => format!("limits.{}", number.name),
             Key::Retention(number) => format!("{RETENTION}.{}", number.name),
         }
@@ -237,6 +259,19 @@ impl Key {
                 .word(value, place, &RequiredRung::ALL[1..], RequiredRung::as_str)
                 .map(Setting::Highest),
             Key::Cgroup => self.absolute(value, place).map(Setting::Cgroup),
+            Key::Write => self
+                .word(value, place, WriteMode::ALL, WriteMode::as_str)
+                .map(Setting::Write),
+            Key::Network => self
+                .word(value, place, NetworkMode::ALL, NetworkMode::as_str)
+                .map(Setting::Network),
+            Key::Git => self
+                .word(value, place, GitMode::ALL, GitMode::as_str)
+                .map(Setting::Git),
+            Key::SecretPaths => self
+                .list(value, place, &SECRET_PATHS)
+                .map(Setting::SecretPaths),
+            Key::EnvAllow => self.list(value, place, &ENV_ALLOW).map(Setting::EnvAllow),
             Key::Number(number) => self
                 .number(number, value, place)
                 .map(|value| Setting::Number(number.name, value)),
@@ -259,7 +294,12 @@ impl Key {
             | Key::Admission
             | Key::Require
             | Key::Highest
-            | Key::Cgroup => Value::Text(text.to_owned()),
+            | Key::Cgroup
+            | Key::Write
+            | Key::Network
+            | Key::Git => Value::Text(text.to_owned()),
+            Key::SecretPaths => split(text, ':'),
+            Key::EnvAllow => split(text, ','),
         };
         self.read(&value, place)
     }
@@ -327,7 +367,13 @@ impl Key {
             .ok_or_else(|| self.wrong(ConfigErrorKind::OutOfRange, &rule, value, place))
     }
 
-    fn wrong(self, kind: ConfigErrorKind, rule: &str, value: &Value, place: &str) -> ConfigError {
+    pub(super) fn wrong(
+        self,
+        kind: ConfigErrorKind,
+        rule: &str,
+        value: &Value,
+        place: &str,
+    ) -> ConfigError {
         ConfigError::new(
             kind,
             format!("`{}` {rule}, not {}", self.path(), value.shown()),

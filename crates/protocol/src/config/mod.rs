@@ -6,22 +6,24 @@
 //! 1. what is built in;
 //! 2. the user's file;
 //! 3. the workspace's `muster.toml`, which is not trusted: it may fix the language and tighten
-//!    limits, everything else of it is ignored with a warning, unless a person has accepted
-//!    exactly this content of it ([`FileTrust`]);
+//!    limits and confinement, everything else of it is ignored with a warning, unless a person has
+//!    accepted exactly this content of it ([`FileTrust`]);
 //! 4. variables: `MUSTER_` and the key in capitals for top-level keys and those of `[limits]`
 //!    (`MUSTER_LANGUAGE`, `MUSTER_DEFAULT_MODEL`, `MUSTER_MAX_CONCURRENT` …), and
-//!    `MUSTER_CONFINEMENT_REQUIRE`, `…_HIGHEST` and `…_CGROUP`, and `MUSTER_RETENTION_DAYS` and
-//!    `…_RUNS`;
+//!    `MUSTER_CONFINEMENT_` or `MUSTER_RETENTION_` and the key in capitals for those of
+//!    `[confinement]` and `[retention]`;
 //! 5. flags.
 //!
 //! A key of a model is never in a file, never in [`Settings`] and never in a message: a model
 //! names the variable that holds it.
 
+mod confined;
 mod draft;
 mod error;
 mod field;
 mod keys;
 mod layers;
+mod list;
 mod model;
 mod select;
 mod settings;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::confinement::{GitMode, JobConfinement, NetworkMode, WriteMode};
 use crate::job::ModelSpec;
 use crate::limits;
 use crate::status::{Language, words};
@@ -150,10 +151,33 @@ pub struct Settings {
     pub cgroup: Option<PathBuf>,
     /// `[retention]`.
     pub retention: RetentionSettings,
+    /// `[confinement] write`: how far agents may write.
+    pub write: WriteMode,
+    /// `[confinement] network`: what agents may reach of it.
+    pub network: NetworkMode,
+    /// `[confinement] git`: what agents may do to the workspace's repository.
+    pub git: GitMode,
+    /// `[confinement] secret_paths`: what shows as empty beside the built-in list; absolute, or
+    /// below the home directory with `~/` before it.
+    pub secret_paths: Vec<String>,
+    /// `[confinement] env_allow`: variables that commands see although they look like keys.
+    pub env_allow: Vec<String>,
     /// What was ignored, for stderr.
     pub warnings: Vec<String>,
     /// Where each value is from, by its key such as `limits.max_concurrent`: `built-in`,
     /// `FILE:LINE`, a variable or a flag. A workspace's file that a person accepted has
     /// ` (trusted)` behind its line.
     pub sources: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// What of the confinement goes into each job.
+    pub fn job_confinement(&self) -> JobConfinement {
+        JobConfinement {
+            write: self.write,
+            network: self.network,
+            git: self.git,
+            env_allow: self.env_allow.clone(),
+        }
+    }
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::confinement::{GitMode, JobConfinement, NetworkMode, WriteMode};
 use crate::error::ErrorCode;
 use crate::job::{EmptyContent, ModelSpec, ModelTimeouts, Provider};
 use crate::limits;
@@ -85,7 +86,7 @@ fn without_any_layer_the_built_in_values_hold() {
         (BTreeMap::new(), vec![])
     );
     let sources: Vec<_> = settings.sources.values().collect();
-    assert_eq!(sources.len(), 21);
+    assert_eq!(sources.len(), 26);
     assert!(sources.iter().all(|source| *source == "built-in"));
 }
 
@@ -101,6 +102,8 @@ fn later_layers_win_and_each_value_knows_its_source() {
         ("MUSTER_CONFINEMENT_REQUIRE", "pidns"),
         ("MUSTER_CONFINEMENT_HIGHEST", "pidns"),
         ("MUSTER_CONFINEMENT_CGROUP", "/sys/fs/cgroup/mine"),
+        ("MUSTER_CONFINEMENT_WRITE", "scope"),
+        ("MUSTER_CONFINEMENT_SECRET_PATHS", "~/keys:/etc/keys"),
         ("MUSTER_DEFAULT_MODEL", ""),
         ("PATH", "/bin"),
     ]);
@@ -114,6 +117,8 @@ fn later_layers_win_and_each_value_knows_its_source() {
     assert_eq!(settings.require, RequiredRung::Pidns);
     assert_eq!(settings.highest, RequiredRung::Pidns);
     assert_eq!(settings.cgroup, Some("/sys/fs/cgroup/mine".into()));
+    assert_eq!(settings.write, WriteMode::Scope);
+    assert_eq!(settings.secret_paths, ["~/keys", "/etc/keys"]);
     assert_eq!(settings.limits.max_concurrent, 7);
     assert_eq!(settings.limits.max_live, 28);
     assert_eq!(settings.limits.grace_seconds, 10);
@@ -127,6 +132,11 @@ fn later_layers_win_and_each_value_knows_its_source() {
         ("confinement.require", "MUSTER_CONFINEMENT_REQUIRE"),
         ("confinement.highest", "MUSTER_CONFINEMENT_HIGHEST"),
         ("confinement.cgroup", "MUSTER_CONFINEMENT_CGROUP"),
+        ("confinement.write", "MUSTER_CONFINEMENT_WRITE"),
+        (
+            "confinement.secret_paths",
+            "MUSTER_CONFINEMENT_SECRET_PATHS",
+        ),
     ] {
         assert_eq!(settings.sources[key], source, "{key}");
     }
@@ -240,6 +250,18 @@ fn words_are_taken_as_they_are_and_nothing_else() {
         (
             "[confinement]\nhighest = \"none\"",
             "user.toml:2: `confinement.highest` must be one of \"group\", \"subreaper\", \"pidns\", \"cgroup2\", not \"none\"",
+        ),
+        (
+            "[confinement]\nnetwork = \"off\"",
+            "user.toml:2: `confinement.network` must be one of \"full\", \"model\", \"none\", not \"off\"",
+        ),
+        (
+            "[confinement]\nsecret_paths = [\"keys\"]",
+            "user.toml:2: `confinement.secret_paths` must be a list of absolute paths or paths that begin with `~/`, not a list",
+        ),
+        (
+            "[confinement]\nenv_allow = \"A\"",
+            "user.toml:2: `confinement.env_allow` must be a list of names of variables, not \"A\"",
         ),
         (
             "[confinement]\ncgroup = \"muster\"",
@@ -379,11 +401,7 @@ fn parts_of_later_versions_are_refused_in_the_users_file() {
         ("\n[web]\n", "web", 2),
         ("[launcher]\nkind = \"local\"", "launcher", 1),
         ("[team]\n", "team", 1),
-        (
-            "[confinement]\nnetwork = \"none\"",
-            "confinement.network",
-            2,
-        ),
+        ("[confinement]\nmemory = \"1G\"", "confinement.memory", 2),
     ] {
         let error = user(text).unwrap_err();
         assert_eq!(error.kind, ConfigErrorKind::NotAvailable);
@@ -465,14 +483,14 @@ fn a_workspace_can_redirect_no_model_no_key_and_no_prompt() {
                    [models.main]\nprovider = \"openai\"\nbase_url = \"http://evil.example/v1\"\n\
                    model = \"x\"\napi_key_env = \"OPENAI_API_KEY\"\n\
                    [launcher]\nprefix = [\"sh\"]\n[agents.bash]\n[web]\n\
-                   [confinement]\nnetwork = \"full\"\n";
+                   [confinement]\nnetwork = \"full\"\nenv_allow = [\"A_TOKEN\"]\n";
     let own = "[models.main]\nprovider = \"openai\"\nbase_url = \"https://good.example/v1\"\nmodel = \"m\"\n";
     let resolved = resolve(&layers(own, hostile)).unwrap();
     let without = resolve(&layers(own, "")).unwrap();
     let ignored = |line: u32, key: &str| {
         format!(
             "muster.toml:{line}: `{key}` is ignored: a workspace's file may only choose the language \
-             and tighten limits; put it into your own file"
+             and tighten limits and confinement; put it into your own file"
         )
     };
     assert_eq!(
@@ -484,7 +502,7 @@ fn a_workspace_can_redirect_no_model_no_key_and_no_prompt() {
             ignored(8, "launcher"),
             ignored(10, "agents"),
             ignored(11, "web"),
-            ignored(13, "confinement.network"),
+            ignored(14, "confinement.env_allow"),
             MORE.to_owned(),
         ]
     );
@@ -1197,4 +1215,38 @@ proptest! {
             prop_assert_eq!(new.admission, old.admission);
         }
     }
+}
+
+#[test]
+fn a_workspace_narrows_files_and_network_and_adds_to_what_is_hidden() {
+    let own = "[confinement]\nnetwork = \"model\"\ngit = \"writable\"\nsecret_paths = [\"~/keys\"]\n\
+               env_allow = [\"CI_TOKEN\"]\n";
+    let resolved = resolve(&layers(
+        own,
+        "[confinement]\nwrite = \"scope\"\nnetwork = \"none\"\ngit = \"read\"\n\
+         secret_paths = [\"/srv/keys\", \"~/keys\"]\n",
+    ))
+    .unwrap();
+    assert_eq!(resolved.warnings, Vec::<String>::new());
+    let expected = JobConfinement {
+        write: WriteMode::Scope,
+        network: NetworkMode::None,
+        git: GitMode::Read,
+        env_allow: vec!["CI_TOKEN".to_owned()],
+    };
+    assert_eq!(resolved.job_confinement(), expected);
+    assert_eq!(resolved.secret_paths, ["~/keys", "/srv/keys"]);
+    let looser = resolve(&layers(
+        "[confinement]\nwrite = \"scope\"\nnetwork = \"model\"\n",
+        "[confinement]\nwrite = \"workspace\"\nnetwork = \"full\"\ngit = \"writable\"\n",
+    ))
+    .unwrap();
+    // Each of the three, and that there is a way to accept them.
+    assert_eq!(looser.warnings.len(), 4, "{:?}", looser.warnings);
+    let expected = JobConfinement {
+        write: WriteMode::Scope,
+        network: NetworkMode::Model,
+        ..JobConfinement::default()
+    };
+    assert_eq!(looser.job_confinement(), expected);
 }

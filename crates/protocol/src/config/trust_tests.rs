@@ -44,6 +44,11 @@ enum Rule {
         loose: &'static str,
         tight: &'static str,
     },
+    /// Only add to what is there.
+    Add {
+        held: &'static str,
+        more: &'static str,
+    },
     /// Nothing at all; here are two values of it.
     Nothing {
         held: &'static str,
@@ -102,6 +107,41 @@ const RULES: &[(&str, Rule)] = &[
         Rule::Nothing {
             held: "\"/mine\"",
             wanted: "\"/theirs\"",
+        },
+    ),
+    (
+        "confinement.write",
+        Rule::Tighten {
+            loose: "\"workspace\"",
+            tight: "\"scope\"",
+        },
+    ),
+    (
+        "confinement.network",
+        Rule::Tighten {
+            loose: "\"full\"",
+            tight: "\"model\"",
+        },
+    ),
+    (
+        "confinement.git",
+        Rule::Tighten {
+            loose: "\"writable\"",
+            tight: "\"read\"",
+        },
+    ),
+    (
+        "confinement.secret_paths",
+        Rule::Add {
+            held: "[\"~/mine\"]",
+            more: "[\"~/theirs\"]",
+        },
+    ),
+    (
+        "confinement.env_allow",
+        Rule::Nothing {
+            held: "[\"MINE\"]",
+            wanted: "[\"THEIRS\"]",
         },
     ),
     // Where the workspace's content goes, and what agents are told.
@@ -182,6 +222,12 @@ fn every_key_has_a_rule_and_a_workspace_keeps_it() {
                 assert_eq!(loosened.warnings.len(), 2, "{path}");
                 assert!(same(loosened, own(tight)), "{path} was loosened");
             }
+            Rule::Add { held: mine, more } => {
+                let added = held(path, mine, more, FileTrust::Never);
+                assert_eq!(added.sources[*path], "muster.toml:2", "{path}");
+                assert_eq!(added.warnings, Vec::<String>::new(), "{path}");
+                assert_eq!(added.secret_paths, ["~/mine", "~/theirs"], "{path}");
+            }
             Rule::Nothing { held: mine, wanted } => {
                 for (mine, wanted) in [(mine, wanted), (wanted, mine)] {
                     let set = held(path, mine, wanted, FileTrust::Never);
@@ -199,6 +245,7 @@ fn an_accepted_file_sets_every_key_and_says_that_it_was_trusted() {
         let (mine, theirs) = match *rule {
             Rule::Free => ("\"en\"", "\"zh\""),
             Rule::Tighten { loose, tight } => (tight, loose),
+            Rule::Add { held, more } => (held, more),
             Rule::Nothing { held, wanted } => (held, wanted),
         };
         let set = held(path, mine, theirs, accepted());

@@ -71,6 +71,11 @@ impl Draft {
             Some(Key::Admission) => format!("{:?}", self.admission().as_str()),
             Some(Key::Require) => format!("{:?}", self.require().as_str()),
             Some(Key::Highest) => format!("{:?}", self.highest().as_str()),
+            Some(Key::Write) => format!("{:?}", self.write().as_str()),
+            Some(Key::Network) => format!("{:?}", self.network().as_str()),
+            Some(Key::Git) => format!("{:?}", self.git().as_str()),
+            Some(Key::SecretPaths) => format!("{:?}", self.with_secrets(Vec::new())),
+            Some(Key::EnvAllow) => format!("{:?}", self.env_allow()),
             Some(Key::DefaultModel | Key::PromptsDir | Key::Cgroup) => self
                 .text(path)
                 .map_or_else(|| NONE.to_owned(), |text| format!("{text:?}")),

@@ -203,6 +203,7 @@ pub(crate) mod tests {
             tools: vec!["read_file".into(), "finish_task".into()],
             model: ModelSpec::new("demo", Provider::Script, "", "replies.yaml"),
             limits: JobLimits::default(),
+            confinement: Default::default(),
             prompts_dir: None,
             created_at: "2026-03-10T12:00:00Z".into(),
             attempt: 1,

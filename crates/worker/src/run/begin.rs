@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use confine::files::CACHE_DIR;
+use confine::report::NetworkReach;
 use protocol::channel::{
     INITIALIZE, InitializeParams, InitializeResult, ModelAccess, PROTOCOL, same_major,
 };
+use protocol::confinement::{NetworkMode, WriteMode};
 use protocol::conversation::{Message, Role};
 use protocol::job::JobSpec;
 use protocol::limits::START_TIMEOUT_SECONDS;
@@ -31,7 +34,7 @@ use crate::run::surroundings::Surroundings;
 use crate::run::toolbox::{Toolbox, offered};
 use crate::run::watch::Watch;
 use crate::tools::background::Background;
-use crate::tools::command::Keeping;
+use crate::tools::command::{CommandWorld, Keeping};
 use crate::tools::project::Project;
 use crate::tools::skill::user_folder;
 use crate::tools::{ToolContext, list};
@@ -194,9 +197,10 @@ async fn work(
             workspace: spec.workspace.clone(),
             deliverables_dir,
             agent_dir: around.agent_dir.clone(),
-            write_scope: Vec::new(),
+            write_scope: write_scope(spec),
             prompts: Arc::new(prompts),
             hidden_env: access.spec.api_key_env.iter().cloned().collect(),
+            commands: command_world(spec),
             keeping: Arc::clone(&around.keeping),
             background: Arc::new(Background::new()),
             skills: Arc::clone(&project.skills),
@@ -205,6 +209,36 @@ async fn work(
     Agent::new(around, machine, model, offered, toolbox)
         .run(first)
         .await
+}
+
+/// What the file tools let it write; empty means the whole workspace.
+fn write_scope(spec: &JobSpec) -> Vec<PathBuf> {
+    let given = spec
+        .write_paths
+        .iter()
+        .map(|path| spec.workspace.join(path))
+        .collect::<Vec<_>>();
+    match (spec.confinement.write, given.is_empty()) {
+        // The deliverables dir is open in any case; named here, it is all there is.
+        (WriteMode::Scope, true) => vec![spec.workspace.join(&spec.deliverables_dir)],
+        (WriteMode::Scope | WriteMode::Workspace, _) => given,
+    }
+}
+
+/// What commands find around them. Without a leader nothing holds their writes, so they keep the
+/// caches of the user.
+fn command_world(spec: &JobSpec) -> CommandWorld {
+    CommandWorld {
+        env_allow: spec.confinement.env_allow.clone(),
+        caches: spec
+            .conversation
+            .is_some()
+            .then(|| spec.workspace.join(CACHE_DIR)),
+        network: match spec.confinement.network {
+            NetworkMode::Full => NetworkReach::Full,
+            NetworkMode::Model | NetworkMode::None => NetworkReach::Loopback,
+        },
+    }
 }
 
 /// Nobody can wake an idle agent that has no leader: its text is its end.

@@ -146,6 +146,7 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
         tools: definition.tools,
         model: access.spec.clone(),
         limits,
+        confinement: settings.job_confinement(),
         prompts_dir,
         created_at: clock::utc_now(),
         attempt: 1,

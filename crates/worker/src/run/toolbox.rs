@@ -238,6 +238,7 @@ mod tests {
                 write_scope: Vec::new(),
                 prompts: std::sync::Arc::new(Prompts::builtin(Language::En)),
                 hidden_env: Vec::new(),
+                commands: Default::default(),
                 keeping: std::sync::Arc::new(crate::tools::command::Keeping::Group {
                     why: "a test wants it so".to_owned(),
                 }),

@@ -5,54 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
+use confine::files::{Open, PROTECTED_NAMES};
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::AGENT_DIR;
 
 use super::ToolContext;
 use super::names;
 
-/// Folders and files at the top of a workspace that no agent writes. In the last two the agent's
-/// own folder is open.
-const PROTECTED: &[Protected] = &[
-    Protected::closed(".muster", Some("cache")),
-    Protected::closed("muster.toml", None),
-    Protected::closed(".mcp.json", None),
-    Protected::closed(".claude", None),
-    Protected::closed(".team", None),
-    Protected::closed(".tasks", None),
-    Protected::but_own(".worktrees"),
-    Protected::but_own("sub_agent_results"),
-];
-
 /// Names that are protected wherever they stand.
 const PROTECTED_ANYWHERE: &[&str] = &[".git", AGENT_DIR];
-
-#[derive(Debug)]
-struct Protected {
-    name: &'static str,
-    /// What in it is open all the same.
-    open: Option<&'static str>,
-    /// Whether folders in it that were given to the agent are open to it.
-    own: bool,
-}
-
-impl Protected {
-    const fn closed(name: &'static str, open: Option<&'static str>) -> Self {
-        Protected {
-            name,
-            open,
-            own: false,
-        }
-    }
-
-    const fn but_own(name: &'static str) -> Self {
-        Protected {
-            name,
-            open: None,
-            own: true,
-        }
-    }
-}
 
 /// What an agent may write, relative to its workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +82,16 @@ impl WriteAccess {
         std::iter::once(&self.deliverables_dir).chain(&self.scope)
     }
 
+    /// Whether a place lies in a folder inside a protected one that was given to the agent. A scope
+    /// that holds all of the protected one does not open what belongs to other agents.
+    fn is_given_inside(&self, protected: &str, relative: &Path) -> bool {
+        self.given().any(|given| {
+            given.starts_with(protected)
+                && given != Path::new(protected)
+                && relative.starts_with(given)
+        })
+    }
+
     /// The protected name that a place lies in, if any.
     fn protected_by(&self, relative: &Path) -> Option<&'static str> {
         let anywhere = PROTECTED_ANYWHERE
@@ -129,20 +100,14 @@ impl WriteAccess {
         if let Some(name) = anywhere {
             return Some(name);
         }
-        let protected = PROTECTED
+        let protected = PROTECTED_NAMES
             .iter()
             .find(|protected| relative.starts_with(protected.name))?;
-        let open = protected
-            .open
-            .is_some_and(|open| relative.starts_with(Path::new(protected.name).join(open)));
-        let own = protected.own
-            && self.given().any(|given| {
-                // Only a folder inside the protected one counts: a scope that holds all of it
-                // does not open what belongs to other agents.
-                given.starts_with(protected.name)
-                    && given != Path::new(protected.name)
-                    && relative.starts_with(given)
-            });
+        let (open, own) = match protected.open {
+            Open::Nothing => (false, false),
+            Open::Place(open) => (relative.starts_with(open), false),
+            Open::Own => (false, self.is_given_inside(protected.name, relative)),
+        };
         (!open && !own).then_some(protected.name)
     }
 }
@@ -165,6 +130,7 @@ mod tests {
                 .collect(),
             prompts: Arc::new(Prompts::builtin(Language::En)),
             hidden_env: Vec::new(),
+            commands: Default::default(),
             keeping: Arc::new(crate::tools::command::Keeping::Group {
                 why: "a test wants it so".to_owned(),
             }),

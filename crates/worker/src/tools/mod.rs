@@ -46,7 +46,7 @@ use serde_json::Value;
 pub use crate::core::tally::Tally;
 
 use self::background::Background;
-use self::command::Keeping;
+use self::command::{CommandWorld, Keeping};
 use self::skill::Skill;
 
 /// What a tool may know of the agent it works for. One per run; it is never changed.
@@ -64,6 +64,8 @@ pub struct ToolContext {
     pub prompts: Arc<Prompts>,
     /// Environment variables that commands must not see (names).
     pub hidden_env: Vec<String>,
+    /// What commands find around them.
+    pub commands: CommandWorld,
     /// What holds the processes of commands together; shared, since nothing changes it.
     pub keeping: Arc<Keeping>,
     /// The commands that run in the background.

@@ -45,6 +45,7 @@ async fn run(context: &ToolContext, arguments: &str, within: Duration) -> ToolRe
         command: params.command,
         directory: directory(context, params.working_dir.as_deref())?,
         hidden_env: context.hidden_env.clone(),
+        world: context.commands.clone(),
     };
     let asked = params
         .timeout_seconds

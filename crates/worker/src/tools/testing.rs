@@ -42,6 +42,7 @@ impl Ground {
                 write_scope: Vec::new(),
                 prompts: Arc::new(Prompts::builtin(Language::En)),
                 hidden_env: Vec::new(),
+                commands: Default::default(),
                 keeping: Arc::new(Keeping::Group {
                     why: "a test wants it so".to_owned(),
                 }),

@@ -2,6 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 
+use super::world::CommandWorld;
+
 /// Set for every command, whatever was there.
 const FIXED: &[(&str, &str)] = &[
     // A pager would wait for a key press.
@@ -52,14 +54,20 @@ const SECRET_WORDS: &[&str] = &[
 pub(crate) fn for_commands(
     own: impl IntoIterator<Item = (OsString, OsString)>,
     hidden: &[String],
+    world: &CommandWorld,
 ) -> Vec<(OsString, OsString)> {
+    let placed = world.variables();
     let fixed = FIXED.iter().map(|(name, _)| OsStr::new(name));
-    let fixed_names: Vec<&OsStr> = fixed.collect();
+    let fixed_names: Vec<&OsStr> = fixed
+        .chain(placed.iter().map(|(name, _)| name.as_os_str()))
+        .collect();
     own.into_iter()
         .filter(|(name, _)| {
             let is_hidden = hidden.iter().any(|hidden| name == OsStr::new(hidden));
+            let is_allowed = world.env_allow.iter().any(|it| name == OsStr::new(it));
             !is_hidden
-                && !is_secret(name)
+                && (is_allowed || !is_secret(name))
+                && !world.drops(name)
                 && name != OWN
                 && !fixed_names.contains(&name.as_os_str())
         })
@@ -68,6 +76,7 @@ pub(crate) fn for_commands(
                 .iter()
                 .map(|(name, value)| (OsString::from(name), OsString::from(value))),
         )
+        .chain(placed.iter().cloned())
         .collect()
 }
 
@@ -86,7 +95,7 @@ mod tests {
             .map(|name| (OsString::from(name), OsString::from("v")));
         let hidden: Vec<String> = hidden.iter().map(|name| (*name).to_owned()).collect();
         let fixed: Vec<OsString> = FIXED.iter().map(|(name, _)| OsString::from(name)).collect();
-        for_commands(own, &hidden)
+        for_commands(own, &hidden, &CommandWorld::default())
             .into_iter()
             .filter(|(name, _)| !fixed.contains(name))
             .map(|(name, _)| name.into_string().unwrap())
@@ -121,7 +130,7 @@ mod tests {
     fn what_would_wait_for_a_person_is_replaced_and_nothing_stands_twice() {
         let own = [("PAGER", "less"), ("EDITOR", "vi"), ("MUSTER_NESTED", "0")]
             .map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let set = for_commands(own, &[]);
+        let set = for_commands(own, &[], &CommandWorld::default());
         assert_eq!(set.len(), FIXED.len());
         let value = |name: &str| {
             set.iter()

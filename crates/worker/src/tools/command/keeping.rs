@@ -136,6 +136,7 @@ async fn try_out(path: &Path, highest: Rung) -> Result<Confinement, String> {
         command: ":".to_owned(),
         directory: PathBuf::from("/"),
         hidden_env: Vec::new(),
+        world: Default::default(),
     };
     let rungs = Rungs {
         require: Rung::Group,

@@ -126,6 +126,7 @@ pub(super) fn start_by_jail(path: &Path, rungs: Rungs, order: &Order) -> io::Res
         require: rungs.require,
         highest: rungs.highest,
         cwd: Some(order.directory.clone()),
+        network: order.world.network,
         linger_ms: limits::OUTPUT_DRAIN_MS,
         ..JailPolicy::default()
     };

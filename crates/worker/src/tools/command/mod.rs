@@ -1,6 +1,7 @@
 //! How a shell command is started, held, watched, ended, and told of.
 
 mod awake;
+mod cargo_seed;
 mod control;
 mod ending;
 mod environment;
@@ -15,9 +16,11 @@ mod report;
 mod run;
 mod start;
 mod watch;
+mod world;
 
 pub use keeping::{HIGHEST_VARIABLE, JAIL_VARIABLE, Keeping, highest_of_environment};
 pub use kept::Rungs;
+pub use world::CommandWorld;
 
 pub(crate) use control::{Control, Remote, control};
 pub(crate) use ending::{Ended, state, tell};

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use protocol::error::{ErrorCode, ToolError};
 
+use super::cargo_seed;
 use super::environment::for_commands;
+use super::world::{CommandWorld, users_cargo_home};
 use crate::tools::limits;
 
 /// The shell that runs commands.
@@ -20,6 +22,8 @@ pub(crate) struct Order {
     pub(crate) directory: PathBuf,
     /// Variables that it must not see, beside those that look like keys.
     pub(crate) hidden_env: Vec<String>,
+    /// What it finds around it.
+    pub(crate) world: CommandWorld,
 }
 
 impl Order {
@@ -53,10 +57,20 @@ impl Order {
         [SHELL.into(), "-c".into(), self.command.clone().into()]
     }
 
+    /// Makes ready what the command will look for in its caches.
+    pub(super) fn prepare(&self) {
+        let own = |name: &str| std::env::var_os(name);
+        if let (Some(ours), Some(users)) = (self.world.cargo_home(), users_cargo_home(own))
+            && cargo_seed::is_wanted(&self.command, &self.directory, &ours)
+        {
+            cargo_seed::seed(&users, &ours);
+        }
+    }
+
     /// The whole environment, made from this process's own.
     pub(super) fn environment(&self) -> Vec<(OsString, OsString)> {
         let own = std::env::vars_os().filter(|(name, _)| name != OsStr::new("PWD"));
-        let mut all = for_commands(own, &self.hidden_env);
+        let mut all = for_commands(own, &self.hidden_env, &self.world);
         all.push(("PWD".into(), self.directory.clone().into()));
         all
     }

@@ -74,6 +74,8 @@ fn told(text: &str) -> Told {
             JailLine::Started(started) => told.started = Some(started),
             JailLine::Failed(failed) => told.failed = Some(failed),
             JailLine::Ended(ended) => told.ended = Some(ended),
+            // Init tells of the whole tree.
+            JailLine::Fallen(_) => {}
         }
     }
     told

@@ -38,6 +38,7 @@ pub(crate) fn begin(
     timeout: Duration,
 ) -> Result<Running, ToolError> {
     order.check()?;
+    order.prepare();
     let system = |error: std::io::Error| refusal::by_system(&error);
     let held = match keeping {
         Keeping::Keeper(client) => Held::Kept(start_by_keeper(client, order, timeout)?),

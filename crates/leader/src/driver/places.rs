@@ -1,0 +1,103 @@
+//! From an agent's job to what its jail is asked about files.
+
+use std::path::{Path, PathBuf};
+
+use confine::files::{AgentPlaces, FilePolicy, GitAccess, SECRET_PATHS, WriteMode, Writes};
+use protocol::confinement::{self, GitMode};
+use protocol::job::JobSpec;
+use protocol::tool::worker::{EDIT_FILE, WRITE_FILE};
+
+use crate::driver::creating::own_dir;
+use crate::os::worktree::commit_places;
+
+/// What is hidden from every agent: the built-in list below `home`, and `more` as the configuration
+/// writes it. What is a link is hidden where it leads.
+pub(super) fn secrets(home: Option<&Path>, more: &[String]) -> Vec<PathBuf> {
+    let built_in = SECRET_PATHS
+        .iter()
+        .filter_map(|below| home.map(|home| home.join(below)));
+    let named = more
+        .iter()
+        .filter_map(|text| match text.strip_prefix("~/") {
+            Some(below) => home.map(|home| home.join(below)),
+            None => Some(PathBuf::from(text)),
+        });
+    built_in
+        .chain(named)
+        .filter(|path| path.is_absolute())
+        .map(|path| path.canonicalize().unwrap_or(path))
+        .collect()
+}
+
+/// What the jail of this job is asked to hold.
+pub(super) fn file_policy(job: &JobSpec, secrets: &[PathBuf]) -> FilePolicy {
+    let places = AgentPlaces {
+        mode: match job.confinement.write {
+            confinement::WriteMode::Workspace => WriteMode::Workspace,
+            confinement::WriteMode::Scope => WriteMode::Scope,
+        },
+        writes: writes(&job.tools),
+        git: match job.confinement.git {
+            GitMode::Read => GitAccess::Read,
+            GitMode::Writable => GitAccess::Writable,
+        },
+        workspace: job.workspace.clone(),
+        deliverables: job.workspace.join(&job.deliverables_dir),
+        own: own_dir(job),
+        write_paths: job
+            .write_paths
+            .iter()
+            .map(|path| job.workspace.join(path))
+            .collect(),
+        secrets: secrets.to_vec(),
+    };
+    let mut policy = places.policy();
+    if places.writes == Writes::Granted {
+        for tree in places.write_paths.iter().chain([&places.deliverables]) {
+            policy
+                .writable
+                .extend(commit_places(&places.workspace, tree));
+        }
+    }
+    policy
+}
+
+/// An agent that was given no tool to write with must not write by its commands either.
+fn writes(tools: &[String]) -> Writes {
+    let may_write = |tool: &String| tool == WRITE_FILE || tool == EDIT_FILE;
+    match tools.iter().any(may_write) {
+        true => Writes::Granted,
+        false => Writes::ReadOnly,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_job::job;
+    use protocol::tool::worker::{READ_FILE, RUN_COMMAND};
+
+    #[test]
+    fn secrets_are_the_built_in_ones_and_those_of_the_configuration() {
+        let home = Path::new("/no/such/home");
+        let found = secrets(Some(home), &["~/keys".to_owned(), "/srv/keys".to_owned()]);
+        assert_eq!(found.len(), SECRET_PATHS.len() + 2);
+        for expected in ["/no/such/home/.ssh", "/no/such/home/keys", "/srv/keys"] {
+            assert!(found.contains(&PathBuf::from(expected)), "{expected}");
+        }
+        let homeless = secrets(None, &["~/keys".to_owned(), "/srv/keys".to_owned()]);
+        assert_eq!(homeless, [PathBuf::from("/srv/keys")]);
+    }
+
+    #[test]
+    fn a_job_without_tools_that_write_has_commands_that_do_not() {
+        let tools = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let mut it = job(Path::new("/w"), "docs");
+        it.tools = tools(&[READ_FILE, RUN_COMMAND]);
+        let policy = file_policy(&it, &[]);
+        assert_eq!(policy.writable, [PathBuf::from("/w/docs/.subagent")]);
+        it.tools = tools(&[READ_FILE, EDIT_FILE]);
+        let policy = file_policy(&it, &[]);
+        assert!(policy.writable.contains(&PathBuf::from("/w")));
+    }
+}
