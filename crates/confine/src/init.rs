@@ -262,6 +262,7 @@ enum Event {
     Signal,
     LeaderGone,
     Mounts,
+    Names,
 }
 
 /// The running tree, as init sees it.
@@ -289,7 +290,9 @@ impl Tree<'_> {
             let Ok(events) = watch::wait(&self.sources(), self.patience()) else {
                 return (killed, EndReason::KilledFromOutside);
             };
-            if events.contains(&Event::Mounts) || self.lacks_mounts() {
+            let renamed = events.contains(&Event::Names)
+                && self.mounts.as_ref().is_some_and(MountWatch::hear_names);
+            if events.contains(&Event::Mounts) || renamed || self.lacks_mounts() {
                 self.mend();
             }
             if events.contains(&Event::LeaderGone) {
@@ -307,7 +310,10 @@ impl Tree<'_> {
             sources.push(Source::readable(Event::LeaderGone, leader.as_fd()));
         }
         if let Some(mounts) = &self.mounts {
-            sources.push(Source::changed(Event::Mounts, mounts.as_fd()));
+            sources.push(Source::changed(Event::Mounts, mounts.table()));
+            if let Some(names) = mounts.names() {
+                sources.push(Source::readable(Event::Names, names));
+            }
         }
         sources
     }

@@ -1,17 +1,24 @@
 //! Notices mounts that fell off because somebody outside replaced the name they stood on, and makes
 //! them again. This is detection: in between, which is a fraction of a millisecond where the name
 //! is there again, what was protected was not.
+//!
+//! Two things can happen to a mount. When another file is renamed over the one that it stands on,
+//! or that one is removed, the kernel drops the mount and tells by its table. When a directory is
+//! moved away, the mount goes along and nothing is told, so the directories above are watched too.
 
-use std::collections::HashSet;
-use std::ffi::OsString;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use super::make;
 use crate::files::{Kind, Step, kind_of};
+use crate::sys::best_effort;
 
 /// A mount that fell off.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +33,8 @@ pub(crate) struct Fallen {
 #[derive(Debug)]
 pub(crate) struct MountWatch {
     table: File,
+    /// Changes of the names in the directories above; without it only the table tells.
+    names: Option<Inotify>,
     steps: Vec<Step>,
     /// What fell off and can't be made again as yet.
     fallen: Vec<Step>,
@@ -41,14 +50,20 @@ impl MountWatch {
         let table = File::open("/proc/self/mountinfo").ok()?;
         Some(MountWatch {
             table,
+            names: watch_names(&steps),
             steps,
             fallen: Vec::new(),
         })
     }
 
     /// The descriptor to poll for an exceptional condition.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn table(&self) -> BorrowedFd<'_> {
         self.table.as_fd()
+    }
+
+    /// The descriptor to poll for something to read, if there is one.
+    pub(crate) fn names(&self) -> Option<BorrowedFd<'_>> {
+        self.names.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether something waits for its name to come back.
@@ -90,6 +105,25 @@ impl MountWatch {
         found
     }
 
+    /// Takes in what names changed; says whether a mount stands on any of them.
+    pub(crate) fn hear_names(&self) -> bool {
+        let mut concerned = false;
+        while let Some(Ok(events)) = self.names.as_ref().map(Inotify::read_events) {
+            concerned |= events.iter().any(|event| {
+                // Where some were lost, any may have been among them.
+                event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW)
+                    || self.stands_on(event.name.as_deref())
+            });
+        }
+        concerned
+    }
+
+    fn stands_on(&self, name: Option<&OsStr>) -> bool {
+        self.steps
+            .iter()
+            .any(|step| step.path().file_name() == name)
+    }
+
     /// The mount points of this namespace.
     fn standing(&mut self) -> Option<HashSet<PathBuf>> {
         let mut text = Vec::new();
@@ -97,6 +131,20 @@ impl MountWatch {
         self.table.read_to_end(&mut text).ok()?;
         Some(mount_points(&text))
     }
+}
+
+/// Watches the directories above all steps; `None` where the user has used up what there is.
+fn watch_names(steps: &[Step]) -> Option<Inotify> {
+    let names = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
+    let parents: BTreeSet<&Path> = steps
+        .iter()
+        .filter_map(|step| step.path().parent())
+        .collect();
+    for parent in parents {
+        // One that can't be read can't be watched; what stands in it is left to the table.
+        best_effort(names.add_watch(parent, AddWatchFlags::IN_MOVE | AddWatchFlags::IN_CREATE));
+    }
+    Some(names)
 }
 
 /// Makes a guard again; what stands there now may be of another kind than before.

@@ -358,9 +358,9 @@ fn what_somebody_outside_replaces_is_protected_again_and_told() {
         let (mut running, heard) = start_heard(user, &policy, script);
         running.wait_for("up");
         let at = |name: &str| place.home.join(name);
-        fs::write(at("w/.git/config.new"), "[core]\n").unwrap();
         fs::rename(at("w/.git"), at("w/.git.old")).unwrap();
-        fs::rename(at("w/.git.old"), at("w/.git")).unwrap();
+        fs::create_dir(at("w/.git")).unwrap();
+        fs::write(at("w/.git/config"), "[core]\n").unwrap();
         fs::write(at("netrc.new"), "secret-word\n").unwrap();
         fs::rename(at("netrc.new"), at(".netrc")).unwrap();
         fs::rename(at(".ssh"), at("ssh.old")).unwrap();

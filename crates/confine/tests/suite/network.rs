@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 
 use confine::files::{FilePolicy, WriteMode};
 use confine::policy::JailPolicy;
@@ -66,7 +67,9 @@ impl Machine {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         // Where an agent for keys has its socket: below /tmp, which is covered.
         let folder = crate::support::public_dir();
-        let agent = UnixListener::bind(folder.path().join("agent.1")).unwrap();
+        let socket = folder.path().join("agent.1");
+        let agent = UnixListener::bind(&socket).unwrap();
+        std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
         Machine {
             server: TcpListener::bind("127.0.0.1:0").unwrap(),
             _abstract: UnixListener::bind_addr(&address).unwrap(),
