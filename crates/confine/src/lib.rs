@@ -62,6 +62,7 @@ mod seccomp;
 mod signals_in;
 mod steps;
 mod sys;
+mod tend;
 mod verdict;
 mod walk;
 mod watch;

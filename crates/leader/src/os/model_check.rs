@@ -98,7 +98,7 @@ fn answer_of(line: &str) -> Option<Asked> {
             "the worker can't be started: {}",
             failed.message
         ))),
-        Some(JailLine::Started(_) | JailLine::Ended(_)) => None,
+        Some(JailLine::Started(_) | JailLine::Ended(_) | JailLine::Fallen(_)) => None,
         None => ModelCheck::parse(line).map(Asked::Told),
     }
 }
