@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches};
 use protocol::exit;
 
@@ -27,7 +27,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> ParseOutcome {
         Err(error) if error.use_stderr() => {
             return ParseOutcome::Refuse(match later_command(&error) {
                 Some(name) => not_available(&format!("leader {name}")),
-                None => error.render().to_string(),
+                None => out_of_range(&error).unwrap_or_else(|| error.render().to_string()),
             });
         }
         Err(error) => return ParseOutcome::Print(error.render().to_string()),
@@ -65,6 +65,40 @@ fn later_command(error: &clap::Error) -> Option<&str> {
         Some(ContextValue::String(name)) if LATER_COMMANDS.contains(&name.as_str()) => Some(name),
         Some(_) | None => None,
     }
+}
+
+/// A value that its option does not take, told with the option's own words on its range and its
+/// example instead of the bounds of the number's type.
+fn out_of_range(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::ValueValidation {
+        return None;
+    }
+    let text_of = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(_) | None => None,
+    };
+    let (option, value) = (
+        text_of(ContextKind::InvalidArg)?,
+        text_of(ContextKind::InvalidValue)?,
+    );
+    // Built, it knows the names of its values, which the error shows.
+    let mut command = command();
+    command.build();
+    let help = command
+        .get_subcommands()
+        .flat_map(clap::Command::get_arguments)
+        .find(|argument| argument.to_string() == option)?
+        .get_long_help()?
+        .to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, rest) = help.split_once("Range: ")?;
+    let (range, example) = rest.split_once(" Example: ").unwrap_or((rest, ""));
+    let range = range.trim_end_matches('.');
+    let mut text = format!("error: `{value}` is no value for {option}: it takes {range}\n");
+    if !example.is_empty() {
+        text.push_str(&format!("hint: for example {example}\n"));
+    }
+    Some(text)
 }
 
 /// The flag of a later version that was used, if one was.
@@ -265,6 +299,20 @@ mod tests {
             let text = refusal(&["run", "t", &format!("{flag}={value}")]);
             assert!(text.contains(flag), "{flag} {value}: {text}");
             assert!(text.contains(value), "{flag} {value}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_told_in_words_and_not_as_that_of_a_number_type() {
+        assert_eq!(
+            refusal(&["resume", "1", "--timeout-seconds", "0"]),
+            "error: `0` is no value for --timeout-seconds <SECONDS>: it takes 1 to the configured \
+             limits.timeout_seconds_max\nhint: for example --timeout-seconds 120\n"
+        );
+        for value in ["0", "100", "many"] {
+            let text = refusal(&["run", "t", "--agent-id", value]);
+            assert!(text.contains("1 to 99"), "{text}");
+            assert!(!text.contains(".."), "{text}");
         }
     }
 
