@@ -210,3 +210,74 @@ fn twenty_agents_share_one_server_streamed_and_not() {
         assert_eq!(chats, 60, "{}", entries.len());
     }
 }
+
+fn llmock() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/venv/bin/llmock");
+    path.is_file().then_some(path)
+}
+
+/// Hands a server of faults its next answers.
+fn behave(port: u16, behaviours: &Value) {
+    let ended = run(
+        Command::new("curl")
+            .args([
+                "-sf",
+                "--max-time",
+                "10",
+                "-H",
+                "content-type: application/json",
+                "-d",
+            ])
+            .arg(json!({"behaviors": behaviours}).to_string())
+            .arg(format!("http://127.0.0.1:{port}/_llmock/scenario")),
+        Duration::from_secs(15),
+    );
+    assert_eq!(ended.code(), 0, "{ended:?}");
+}
+
+/// A server that judges its clients: an agent comes through each fault, waits as long as it was
+/// told to, and tries nothing again that can't succeed.
+#[test]
+fn a_server_that_judges_its_clients_has_nothing_to_say_against_ours() {
+    let Some(llmock) = llmock() else {
+        return missing("llmock");
+    };
+    let port = free_port();
+    let _peer = Peer(
+        Command::new(llmock)
+            .args(["serve", "-h", "127.0.0.1", "-p", &port.to_string()])
+            .args(["--log-level", "warning"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let ready = || get(port, "/_llmock/verdict");
+    assert!(until(Duration::from_secs(60), ready).is_some());
+    let report = json!({"success": true, "summary": "came through the faults of the server"});
+    let done =
+        json!({"type": "reply", "tool_calls": [{"name": "finish_task", "arguments": report}]});
+    for fault in [
+        json!({"type": "fail", "status": 429, "retry_after": 1, "times": 1}),
+        json!({"type": "fail", "status": 500, "times": 1}),
+        json!({"type": "stream_fault", "kind": "disconnect", "after_chunks": 1}),
+        json!({"type": "stream_fault", "kind": "truncate", "after_chunks": 1}),
+    ] {
+        let workspace = Workspace::new();
+        workspace.configure(&format!(
+            "[models.m]\nprovider = \"openai\"\nmodel = \"gpt-4o\"\n\
+             base_url = \"http://127.0.0.1:{port}/v1\"\n"
+        ));
+        behave(port, &json!([fault, done]));
+        let mut leader = workspace.command("leader");
+        let ended = run(
+            leader.args(["run", "--json", "do it"]),
+            Duration::from_secs(90),
+        );
+        assert_eq!(ended.code(), 0, "{fault}: {ended:?}");
+    }
+    let verdict: Value = serde_json::from_str(&get(port, "/_llmock/verdict").unwrap()).unwrap();
+    assert_eq!(verdict["passed"], true, "{verdict}");
+    assert_eq!(verdict["faults_injected"], 4, "{verdict}");
+}
