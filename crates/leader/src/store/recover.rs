@@ -34,7 +34,8 @@ const RUNS_MAX: usize = 200;
 const TAIL_BYTES: u64 = 64 * 1024;
 /// A `job.json` as the leader is willing to read it, in bytes.
 const JOB_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The longest wait for a worker that its leader's death is about to end, in milliseconds.
+/// The longest wait for what a leader's death is about to end, in milliseconds: a worker, or a
+/// child that was between its fork and its exec and has a copy of the lock.
 const DYING_MS_MAX: u64 = 2_000;
 /// The longest listing of one deliverables dir, in milliseconds.
 const LISTING_MS_MAX: u64 = 1_000;
@@ -67,6 +68,23 @@ pub fn recover_all(workspace: &Path) -> Vec<Recovered> {
             })
         })
         .collect()
+}
+
+/// As [`recover`], for a run whose leader no longer answers though its lock is still held: the
+/// lock lives as long as its last copy (flock(2)), and a child that the leader was just starting
+/// has one until its exec. Waits for that, at most [`DYING_MS_MAX`]. Blocks; not for an async task.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_dying(
+    workspace: &Path,
+    conversation: &ConversationId,
+) -> Result<Option<Recovered>, LogError> {
+    let dir = workspace.join(RUNS_DIR).join(conversation.as_str());
+    if RunLock::is_held(&dir)? {
+        RunLock::wait_until_free_within(&dir, Duration::from_millis(DYING_MS_MAX))?;
+    }
+    recover(workspace, conversation)
 }
 
 /// Closes one run, unless it has ended or its leader lives. Blocks; not for an async task.
@@ -436,6 +454,22 @@ mod tests {
         worker.lock().unwrap();
         let ends = recover_all(case.place.path()).remove(0).ends;
         assert!(ends[0].warnings[0].contains("has not ended"), "{ends:?}");
+    }
+
+    #[test]
+    fn a_lock_that_outlives_its_leader_by_a_moment_is_waited_for() {
+        // A leader was killed while it started a worker. The child, not yet at its exec, still had
+        // the lock; the next command took the leader for alive and left the run without its ends.
+        let case = Case::new();
+        case.write(vec![created(&case.agent(1))]);
+        let held = RunLock::take(&case.run_dir(), "pid 1").unwrap();
+        std::thread::scope(|scope| {
+            let dying = || recover_dying(case.place.path(), &case.conversation).unwrap();
+            let closing = scope.spawn(dying);
+            assert_eq!(recover_all(case.place.path()), Vec::new());
+            drop(held);
+            assert_eq!(closing.join().unwrap().unwrap().ends.len(), 1);
+        });
     }
 
     #[test]

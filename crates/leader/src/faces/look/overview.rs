@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::result::AgentStatus;
-use protocol::socket::PS;
+use protocol::socket::{PS, SOCKET_FILE};
 use serde_json::json;
 
 use crate::faces::client::Client;
@@ -13,7 +13,7 @@ use crate::faces::look::find::find;
 use crate::faces::runs::{RunDir, run_dirs, workspace_of};
 use crate::faces::target::Target;
 use crate::render::agents::{RunState, RunView};
-use crate::store::recover::recover_all;
+use crate::store::recover::{recover_all, recover_dying};
 
 /// Ended runs that are shown unless all are wanted.
 pub const RECENT_RUNS_MAX: usize = 10;
@@ -52,11 +52,12 @@ pub async fn overview(start: &Path, depth: Depth) -> Result<Vec<RunView>, ToolEr
     for dir in &dirs {
         if let Some(view) = live_view(dir).await {
             views.push(view);
-        } else if (depth == Depth::All || ended < RECENT_RUNS_MAX)
-            && let Some(view) = ended_view(dir)
-        {
-            ended += 1;
-            views.push(view);
+        } else if depth == Depth::All || ended < RECENT_RUNS_MAX {
+            close_dying_run(start, dir).await;
+            if let Some(view) = ended_view(dir) {
+                ended += 1;
+                views.push(view);
+            }
         }
     }
     Ok(views)
@@ -69,6 +70,21 @@ async fn close_dead_runs(start: &Path) {
     let closing = tokio::task::spawn_blocking(move || recover_all(&workspace));
     if let Err(error) = closing.await {
         tracing::error!(%error, "runs of leaders that died could not be closed");
+    }
+}
+
+/// Closes a run whose leader had the lock when the dead ones were closed, and does not answer now.
+/// One without a socket has yet to make it, and is left alone.
+async fn close_dying_run(start: &Path, dir: &RunDir) {
+    if !dir.path.join(SOCKET_FILE).exists() {
+        return;
+    }
+    let (workspace, conversation) = (workspace_of(start), dir.conversation.clone());
+    let closing = tokio::task::spawn_blocking(move || recover_dying(&workspace, &conversation));
+    match closing.await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "a run of a dying leader could not be closed"),
+        Err(error) => tracing::error!(%error, "a run of a dying leader could not be closed"),
     }
 }
 

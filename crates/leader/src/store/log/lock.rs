@@ -4,7 +4,9 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::os::hold;
 use crate::store::log::error::LogError;
 
 /// The lock's name in a run's folder.
@@ -92,6 +94,22 @@ impl RunLock {
         };
         file.lock_shared()
             .and_then(|()| file.unlock())
+            .map_err(|error| LogError::io("lock", &path, error))
+    }
+
+    /// As [`RunLock::wait_until_free`], for at most `bound`; whether it was free then is not told.
+    ///
+    /// # Errors
+    /// As [`RunLock::wait_until_free`].
+    pub fn wait_until_free_within(dir: &Path, bound: Duration) -> Result<(), LogError> {
+        let path = dir.join(LOCK_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(LogError::io("open", &path, error)),
+        };
+        hold::wait_for(file, bound)
+            .map(drop)
             .map_err(|error| LogError::io("lock", &path, error))
     }
 
