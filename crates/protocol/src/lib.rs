@@ -4,6 +4,7 @@
 //! test, can therefore share it. `docs/protocol.md` tells the same story for people who write a
 //! worker in another language.
 
+pub mod batch;
 pub mod channel;
 pub mod check;
 pub mod config;
@@ -17,6 +18,7 @@ pub mod ids;
 pub mod job;
 pub mod journal;
 pub mod limits;
+pub mod manifest;
 pub mod place;
 pub mod result;
 pub mod socket;

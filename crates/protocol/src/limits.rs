@@ -153,6 +153,19 @@ pub const MODEL_TOKENS_MAX: u32 = 100_000_000;
 /// The key of a `[models.KEY]`.
 pub const MODEL_KEY_CHARS_MAX: usize = 64;
 
+/// A batch file, in bytes.
+pub const BATCH_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// One line of a batch file, in bytes: the longest task, every character of it escaped.
+pub const BATCH_LINE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Items of one batch.
+pub const BATCH_ITEMS_MAX: usize = 10_000;
+/// The id of a batch's item.
+pub const BATCH_ID_CHARS_MAX: usize = 64;
+/// Items that one item needs.
+pub const BATCH_NEEDS_MAX: usize = 100;
+/// A manifest as the leader is willing to read it, in bytes.
+pub const MANIFEST_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
 /// One configuration file.
 pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 /// The most that a deadline or time-out of `[limits]` may say, in seconds: a day.

@@ -4,6 +4,7 @@
 
 pub mod again;
 pub mod agent;
+pub mod batch;
 pub mod deadline;
 pub mod effect;
 pub mod ends;

@@ -175,7 +175,7 @@ impl State {
     /// deliverables dir of the first.
     fn numbers(&self, order: &CreateOrderRequest) -> Result<Vec<AgentId>, ToolError> {
         self.log_is_whole()?;
-        plan::check(order, &self.ground)?;
+        plan::check(order, &self.ground.settings, &self.ground.environment)?;
         let most = self.ground.settings.limits.max_total_per_run;
         if let Some(most) = most
             && self.core.agents().len() >= most as usize

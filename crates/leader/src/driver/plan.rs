@@ -95,7 +95,11 @@ pub struct Plan {
 ///
 /// # Errors
 /// When one is out of its range, or names a role or model that is not known.
-pub fn check(order: &CreateOrderRequest, ground: &Ground) -> Result<(), ToolError> {
+pub fn check(
+    order: &CreateOrderRequest,
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<(), ToolError> {
     let params = &order.params;
     match order.origin {
         Origin::Tool => params.check()?,
@@ -111,8 +115,8 @@ pub fn check(order: &CreateOrderRequest, ground: &Ground) -> Result<(), ToolErro
         )
         .hint("leave `role_id` out: the agent then has all tools"));
     }
-    timeout_seconds(params, order.origin, ground)?;
-    model(params, order.origin, ground).map(drop)
+    timeout_seconds(params, order.origin, settings)?;
+    model(params, order.origin, settings, environment).map(drop)
 }
 
 /// Makes the plan of one agent. `deliverables_dir` and `write_paths` are relative to the
@@ -127,9 +131,9 @@ pub fn plan(
     deliverables_dir: PathBuf,
     write_paths: Vec<PathBuf>,
 ) -> Result<Plan, ToolError> {
-    check(order, ground)?;
     let params = &order.params;
     let settings = &ground.settings;
+    check(order, settings, &ground.environment)?;
     let definition = Definition::implicit();
     let summary = match &params.summary {
         Some(summary) => summary.trim().to_owned(),
@@ -137,7 +141,7 @@ pub fn plan(
     };
     let language = settings.language.for_agent(&summary, &params.task);
     let texts = ground.texts.of(language);
-    let access = model(params, order.origin, ground)?;
+    let access = model(params, order.origin, settings, &ground.environment)?;
     let job = JobSpec {
         format: JOB_FORMAT,
         conversation: Some(ground.conversation.clone()),
@@ -154,7 +158,7 @@ pub fn plan(
         tools: definition.tools,
         model: access.spec.clone(),
         limits: JobLimits {
-            timeout_seconds: timeout_seconds(params, order.origin, ground)?,
+            timeout_seconds: timeout_seconds(params, order.origin, settings)?,
             max_turns: match params.max_turns {
                 Some(turns) => u32::try_from(turns).unwrap_or(definition.max_turns),
                 None => definition.max_turns,
@@ -223,7 +227,7 @@ pub fn plan_again(
         write_paths,
         model: access.spec.clone(),
         limits: JobLimits {
-            timeout_seconds: timeout_seconds(&wanted, Origin::Person, ground)?,
+            timeout_seconds: timeout_seconds(&wanted, Origin::Person, settings)?,
             max_turns: order.job.limits.max_turns,
             grace_seconds: settings.limits.grace_seconds,
             answer_timeout_seconds: settings.limits.answer_timeout_seconds,
@@ -306,9 +310,9 @@ fn text_of(path: &Path) -> String {
 fn timeout_seconds(
     params: &CreateSubAgentParams,
     origin: Origin,
-    ground: &Ground,
+    settings: &Settings,
 ) -> Result<u32, ToolError> {
-    let limits = &ground.settings.limits;
+    let limits = &settings.limits;
     let least = match origin {
         Origin::Person => 1,
         Origin::Tool => limits.timeout_seconds_min,
@@ -333,10 +337,10 @@ fn timeout_seconds(
 fn model(
     params: &CreateSubAgentParams,
     origin: Origin,
-    ground: &Ground,
+    settings: &Settings,
+    environment: &Environment,
 ) -> Result<ModelAccess, ToolError> {
-    let variable = |name: &str| ground.environment.get(name);
-    let settings = &ground.settings;
+    let variable = |name: &str| environment.get(name);
     let wanted = params.model_key.as_deref();
     let found = match (wanted, origin) {
         (Some(key), Origin::Tool) => model_by_key(settings, key),

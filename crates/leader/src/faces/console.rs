@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use protocol::error::{ErrorCode, ToolError};
+use protocol::error::ToolError;
 
+pub use crate::os::failure::code_of;
 use crate::render::Style;
 use crate::render::result::error_text;
 use crate::render::style::Tone;
@@ -126,21 +127,10 @@ impl<'a> Console<'a> {
     }
 }
 
-/// The kind of a failure of the system.
-pub fn code_of(error: &io::Error) -> ErrorCode {
-    match error.kind() {
-        io::ErrorKind::NotFound => ErrorCode::NotFound,
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            ErrorCode::PermissionDenied
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
-        _ => ErrorCode::Io,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::error::ErrorCode;
 
     struct Failing(io::ErrorKind);
 

@@ -27,7 +27,11 @@ pub fn read_task(args: &RunArgs, stdin: &mut dyn Read) -> Result<String, ToolErr
     }
 }
 
-fn from_file(path: &Path) -> Result<String, ToolError> {
+/// The task in a file.
+///
+/// # Errors
+/// When it can't be read, is empty, too long or no UTF-8.
+pub fn from_file(path: &Path) -> Result<String, ToolError> {
     let name = format!("the task file `{}`", path.display());
     let unreadable = |error: std::io::Error| {
         let text = format!("{name} could not be read: {error}");

@@ -3,8 +3,10 @@
 pub mod agent_dir;
 pub mod claims;
 pub mod deliverables;
+pub mod digests;
 pub mod git_exclude;
 pub mod log;
+pub mod manifest;
 pub mod place;
 pub mod prompts;
 pub mod recover;

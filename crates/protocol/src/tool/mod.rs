@@ -5,7 +5,7 @@ pub mod parse;
 pub mod schema;
 pub mod worker;
 
-pub use parse::{Params, parse_params, parse_text};
+pub use parse::{Params, parse_params, parse_params_by, parse_text};
 pub use schema::schema_of;
 
 use serde_json::Value;

@@ -48,6 +48,14 @@ pub fn parse_text<T: Params>(text: &str) -> Result<T, ToolError> {
 /// # Errors
 /// When they are no object, hold an unknown parameter, lack a required one, or do not fit.
 pub fn parse_params<T: Params>(value: Value) -> Result<T, ToolError> {
+    parse_params_by(value, &schema_of::<T>())
+}
+
+/// The same with the type's own schema at hand, for whoever reads many.
+///
+/// # Errors
+/// As [`parse_params`].
+pub fn parse_params_by<T: Params>(value: Value, schema: &Value) -> Result<T, ToolError> {
     let mut object = match value {
         Value::Object(object) => object,
         Value::Null => return Err(invalid("the arguments must be an object, not null")),
@@ -58,12 +66,11 @@ pub fn parse_params<T: Params>(value: Value) -> Result<T, ToolError> {
             )));
         }
     };
-    let schema = schema_of::<T>();
-    check_names(&object, &schema)?;
-    loosen_object(&mut object, &schema);
-    check_required(&object, &schema)?;
+    check_names(&object, schema)?;
+    loosen_object(&mut object, schema);
+    check_required(&object, schema)?;
     let params: T = serde_json::from_value(Value::Object(object.clone()))
-        .map_err(|error| explain(&error, &object, &schema))?;
+        .map_err(|error| explain(&error, &object, schema))?;
     params.check()?;
     Ok(params)
 }
