@@ -2,6 +2,7 @@
 
 use protocol::error::ErrorCode;
 use protocol::exit;
+use protocol::manifest::{ItemStatus, ManifestItem};
 use protocol::status::{Status, StopReason};
 
 use crate::faces::interrupt::Interrupt;
@@ -66,9 +67,92 @@ pub fn of_run(ends: &[(Status, Option<StopReason>)], interrupt: Option<Interrupt
     exit::of_leader(ends)
 }
 
+/// The code of a batch, by the same rule for every mix of ends. An item that was skipped is as bad
+/// as the end that it was skipped for, which counts itself; an item without an end is never success.
+pub fn of_batch(items: &[ManifestItem], interrupt: Option<Interrupt>) -> u8 {
+    let ends: Vec<(Status, Option<StopReason>)> = items
+        .iter()
+        .filter_map(|item| {
+            let status = match item.status {
+                ItemStatus::Skipped => return None,
+                ItemStatus::Completed => Status::Completed,
+                ItemStatus::Failed => Status::Failed,
+                ItemStatus::TimedOut => Status::TimedOut,
+                ItemStatus::Terminated => Status::Terminated,
+                ItemStatus::Interrupted => Status::Interrupted,
+                ItemStatus::Unkillable => Status::Stopping,
+                ItemStatus::Pending | ItemStatus::Accepted => Status::Running,
+                ItemStatus::Refused => return Some(refused(item)),
+            };
+            Some((status, item.agent_reason()))
+        })
+        .collect();
+    match of_run(&ends, interrupt) {
+        exit::SUCCESS if ends.len() < items.len() => exit::FAILURE,
+        code => code,
+    }
+}
+
+/// An item for which no agent could be created, as the end that it amounts to.
+fn refused(item: &ManifestItem) -> (Status, Option<StopReason>) {
+    let reason = match item.error.as_ref().map(|error| error.code) {
+        Some(ErrorCode::ConfinementRefused) => Some(StopReason::ConfinementRefused),
+        Some(ErrorCode::SpawnFailed | ErrorCode::NoModel) => Some(StopReason::SpawnFailed),
+        Some(_) | None => None,
+    };
+    (Status::Failed, reason)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::error::ToolError;
+
+    fn item(status: ItemStatus, reason: Option<&str>) -> ManifestItem {
+        ManifestItem {
+            status,
+            stop_reason: reason.map(str::to_owned),
+            ..ManifestItem::pending("a", "", Vec::new(), "s")
+        }
+    }
+
+    #[test]
+    fn a_batch_has_the_code_of_its_worst_end() {
+        use ItemStatus::*;
+        let done = || item(Completed, None);
+        let late = || item(TimedOut, Some("deadline"));
+        let failed = || item(Failed, Some("no_finish"));
+        let unborn = || item(Failed, Some("spawn_failed"));
+        let unheld = || item(Failed, Some("confinement_refused"));
+        let skipped = || item(Skipped, Some("dependency_failed"));
+        let refused = |code| ManifestItem {
+            error: Some(ToolError::new(code, "no")),
+            ..item(Refused, None)
+        };
+        for (items, code) in [
+            (vec![], 0),
+            (vec![done(), done()], 0),
+            (vec![done(), late()], 124),
+            (vec![done(), late(), skipped()], 124),
+            (vec![done(), skipped()], 1),
+            (vec![skipped()], 1),
+            (vec![done(), failed()], 1),
+            (vec![late(), failed(), done()], 1),
+            (vec![late(), item(Terminated, Some("leader_stopped"))], 1),
+            (vec![done(), item(Interrupted, Some("leader_died"))], 1),
+            (vec![done(), item(Unkillable, None)], 1),
+            (vec![done(), item(Accepted, None)], 1),
+            (vec![done(), item(Pending, None)], 1),
+            (vec![done(), refused(ErrorCode::DeliverablesDirNotEmpty)], 1),
+            (vec![done(), failed(), unborn()], 3),
+            (vec![done(), refused(ErrorCode::SpawnFailed)], 3),
+            (vec![done(), failed(), unheld()], 5),
+            (vec![done(), refused(ErrorCode::ConfinementRefused)], 5),
+        ] {
+            assert_eq!(of_batch(&items, None), code, "{items:?}");
+            assert_eq!(of_batch(&items, Some(Interrupt::Interrupt)), 130);
+        }
+    }
 
     #[test]
     fn refusals_tell_bad_input_from_a_machine_that_is_not_fit() {

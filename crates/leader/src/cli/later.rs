@@ -20,12 +20,6 @@ pub const LATER_COMMANDS: &[&str] = &[
 /// Flags of later versions, with the command that they belong to.
 pub const LATER_FLAGS: &[(&str, &str)] = &[
     ("run", "agent"),
-    ("run", "batch"),
-    ("run", "detach"),
-    ("run", "fail-fast"),
-    ("run", "keep-going"),
-    ("run", "manifest"),
-    ("run", "resume"),
     ("run", "role-id"),
     ("run", "thinking-mode"),
     ("run", "worktree"),

@@ -157,6 +157,7 @@ Examples:
   leader run 'Write an overview of this repository to overview.md'
   leader run --task-file task.md --deliverables-dir docs/api --timeout-seconds 300
   git diff | leader run --json -
+  leader run --batch items.jsonl --manifest manifest.json
 
 The first Ctrl-C stops the agent in order and shows what it left; the second kills it.";
 
@@ -245,6 +246,7 @@ mod tests {
             json: true,
             stream_json: false,
             worker_bin: Some("w".into()),
+            ..RunArgs::default()
         };
         assert_eq!(as_command(&line), Command::Run(Box::new(expected)));
         assert_eq!(

@@ -24,6 +24,53 @@ pub struct RunArgs {
     #[arg(verbatim_doc_comment, long, value_name = "FILE")]
     pub task_file: Option<PathBuf>,
 
+    /// Run the items of FILE, one JSON object a line; `-` reads stdin
+    ///
+    /// Fields: id, task or task_file, needs (ids), and the flags of this command by name, such as
+    /// summary, deliverables_dir, timeout_seconds. All of it is checked before anything starts.
+    /// As many run at once as limits.max_concurrent says (5), the rest waits. See docs/batch.md.
+    /// Example: --batch items.jsonl
+    #[arg(verbatim_doc_comment, long, value_name = "FILE", conflicts_with_all =
+        ["task", "task_file", "agent_id", "summary", "deliverables_dir", "reuse_deliverables_dir", "write_paths"])]
+    pub batch: Option<PathBuf>,
+
+    /// Keep a record of each item of the batch in FILE, as JSON
+    ///
+    /// End, reason, files and their SHA-256; whole at every moment. Default: none. Example:
+    /// --manifest out/manifest.json
+    #[arg(verbatim_doc_comment, long, value_name = "FILE", requires = "batch")]
+    pub manifest: Option<PathBuf>,
+
+    /// Go on with the batch that --manifest tells of
+    ///
+    /// What was completed is not run again; what was cut off goes on in its own directory; what
+    /// failed by itself keeps its end. Default: off, all items are new.
+    #[arg(verbatim_doc_comment, long, requires_all = ["batch", "manifest"])]
+    pub resume: bool,
+
+    /// With --resume, let items that failed or timed out go on, too
+    ///
+    /// Default: off, they keep their end.
+    #[arg(verbatim_doc_comment, long, requires = "resume")]
+    pub retry_failed: bool,
+
+    /// Stop the batch at the first bad end
+    ///
+    /// The others that run are stopped in order, the rest is not begun. Default: off.
+    #[arg(verbatim_doc_comment, long, requires = "batch")]
+    pub fail_fast: bool,
+
+    /// Run every item that can be run, whatever becomes of the others (the default)
+    ///
+    /// Items that need a failed one are skipped, and told as such.
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        requires = "batch",
+        conflicts_with = "fail_fast"
+    )]
+    pub keep_going: bool,
+
     /// Number of the agent [default: the next free one]
     ///
     /// A number is free when its default deliverables dir is, too. Range: 1 to 99. Example:
@@ -85,6 +132,17 @@ pub struct RunArgs {
     #[arg(verbatim_doc_comment, long, value_name = "LANG", value_parser = ["auto", "zh", "en"],
         hide_possible_values = true)]
     pub lang: Option<String>,
+
+    /// Go on in the background, and return once the work is accepted
+    ///
+    /// Prints the conversation and the agents. `leader wait CONVERSATION` waits for the end with
+    /// the exit codes of this command; output goes to output.log in the run's folder. Default: off.
+    #[arg(verbatim_doc_comment, long)]
+    pub detach: bool,
+
+    /// This is the process in the background.
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub detached: bool,
 
     /// Print the result as one JSON object
     ///

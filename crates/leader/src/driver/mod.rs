@@ -24,6 +24,8 @@ mod work;
 
 pub use config::{DriverConfig, Environment, StartError};
 pub use handle::Handle;
-pub use request::{CreateAnswer, CreateOrderRequest, Origin, ResumeRequest, StopMode, WaitRequest};
+pub use request::{
+    CreateAnswer, CreateOrderRequest, ItemOrder, Origin, ResumeRequest, StopMode, WaitRequest,
+};
 pub use start::{Driver, RUNS_DIR};
 pub use subscription::{Subscription, SubscriptionItem};

@@ -19,6 +19,8 @@ pub struct Look {
     pub err: Style,
     /// Whether a line may be drawn over and over on stderr.
     pub live: bool,
+    /// Whether no progress is wanted at all.
+    pub quiet: bool,
 }
 
 /// The two outputs of a command.
@@ -54,6 +56,11 @@ impl<'a> Console<'a> {
     /// How it looks.
     pub fn look(&self) -> Look {
         self.look
+    }
+
+    /// Whether no progress is wanted at all, also not as lines.
+    pub fn is_quiet(&self) -> bool {
+        self.look.quiet
     }
 
     /// Whether whoever read stdout has gone: `leader … | head`. Nothing more need be made for it.

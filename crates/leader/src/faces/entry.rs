@@ -11,6 +11,7 @@ use crate::exit;
 use crate::faces::config::config;
 use crate::faces::console::{Console, Look};
 use crate::faces::demo::command::demo;
+use crate::faces::detach::detach;
 use crate::faces::doctor::command::doctor;
 use crate::faces::logging;
 use crate::faces::look::{kill::kill, logs::logs, ps::ps, status::status, wait::wait};
@@ -78,6 +79,7 @@ pub fn enter(process: Process<'_>) -> u8 {
         out: style(stdout_is_terminal),
         err: style(stderr_is_terminal),
         live: false,
+        quiet: false,
     };
     let command_line = arguments.clone();
     let cli = match parse(arguments) {
@@ -91,17 +93,30 @@ pub fn enter(process: Process<'_>) -> u8 {
             return codes::USAGE;
         }
     };
+    if let Command::Run(args) = &cli.command
+        && args.detached
+    {
+        // Its output will be a file's.
+        look = Look::default();
+    }
     // Log lines would tear a line that is drawn over and over, and a dumb terminal can't draw it.
     look.live = stderr_is_terminal
+        && !matches!(&cli.command, Command::Run(args) if args.detached)
         && variables.get("TERM") != Some("dumb")
         && !cli.global.quiet
         && cli.global.verbose == 0;
+    look.quiet = cli.global.quiet;
     let mut console = Console::new(stdout, stderr, look);
     let stdin = Stdin {
         reader: stdin,
         can_be_asked: stdin_is_terminal && stderr_is_terminal,
     };
-    match perform(&cli, (&command_line, variables), stdin, &mut console) {
+    let performed = match &cli.command {
+        // Before this process goes anywhere: the one in the background goes there itself.
+        Command::Run(args) if args.detach => detach(&command_line, args, &mut console),
+        _ => perform(&cli, (&command_line, variables), stdin, &mut console),
+    };
+    match performed {
         Ok(code) => code,
         Err(error) => {
             console.clear_live();

@@ -1,9 +1,11 @@
 //! The ways in which people and programs use a conversation. They hold no rule of their own.
 
+pub mod batch;
 pub mod client;
 pub mod config;
 pub mod console;
 pub mod demo;
+pub mod detach;
 pub mod doctor;
 pub mod entry;
 pub mod interrupt;

@@ -1,11 +1,13 @@
 //! A live conversation in this process: its driver, and its control socket.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::config::Settings;
 use protocol::error::ToolError;
+use protocol::ids::AgentId;
 use protocol::status::StopReason;
 use tokio::task::JoinHandle;
 
@@ -30,6 +32,8 @@ pub struct SessionOrder<'a> {
     pub settings: Settings,
     /// The worker's executable, where a flag names one.
     pub worker_bin: Option<PathBuf>,
+    /// Numbers that no agent gets by itself.
+    pub reserved_numbers: BTreeSet<AgentId>,
 }
 
 /// An open conversation.
@@ -52,6 +56,7 @@ impl Session {
             DriverConfig::new(order.surroundings.workspace.clone(), order.settings.clone());
         config.environment = order.surroundings.variables.to_environment();
         config.worker_bin = order.worker_bin;
+        config.reserved_numbers = order.reserved_numbers;
         let (handle, driver) = Driver::start(config)
             .await
             .map_err(|error| error.to_tool_error())?;

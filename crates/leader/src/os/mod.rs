@@ -1,6 +1,7 @@
 //! The edge to the operating system: clocks, files, processes and signals.
 
 pub mod clock;
+pub mod detached;
 pub mod failure;
 pub mod files;
 pub mod growth;

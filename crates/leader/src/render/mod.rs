@@ -2,6 +2,7 @@
 //! them passes a writer.
 
 pub mod agents;
+pub mod batch;
 pub mod confinement;
 pub mod demo;
 pub mod doctor;

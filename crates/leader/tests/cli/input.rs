@@ -208,14 +208,14 @@ fn what_a_later_version_has_is_refused_as_such() {
     refused(&place, &["chat"], 2, &["not available in this version"]);
     refused(
         &place,
-        &["run", "--batch", "f"],
+        &["run", "--worktree", "t"],
         2,
-        &["`leader run --batch`"],
+        &["`leader run --worktree`"],
     );
     refused(
         &place,
-        &["run", "t", "--detach"],
+        &["run", "t", "--role-id"],
         2,
-        &["`leader run --detach`"],
+        &["`leader run --role-id`"],
     );
 }

@@ -9,6 +9,7 @@
     reason = "what a test needs and does not get ends the test"
 )]
 
+mod batch;
 mod help;
 mod input;
 mod look;

@@ -112,7 +112,7 @@ fn each_end_has_its_rule_and_the_log_goes_before_the_manifest() {
         let lagging = || vec![record("a", Some(1), ItemStatus::Accepted)];
         for (retry, expected) in [(false, &plain), (true, &retried)] {
             let begun = decided(&items, lagging(), &[&agent], retry).unwrap();
-            assert_eq!(begun, [expected.clone()], "{end:?} {retry}");
+            assert_eq!(begun, std::slice::from_ref(expected), "{end:?} {retry}");
         }
         // One that has the record keeps it.
         if plain == Begin::KeepEnd(task(1)) {

@@ -1,5 +1,6 @@
 //! From the arguments of `leader demo` to its exit code.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use protocol::config::Settings;
@@ -104,6 +105,7 @@ async fn tell(
         surroundings: &inside,
         settings: demo_settings(&workspace)?,
         worker_bin: args.worker_bin.clone(),
+        reserved_numbers: BTreeSet::new(),
     })
     .await?;
     let played = play(session.handle(), &mut pulse, telling, interrupts, console).await;

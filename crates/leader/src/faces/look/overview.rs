@@ -65,7 +65,7 @@ pub async fn overview(start: &Path, depth: Depth) -> Result<Vec<RunView>, ToolEr
 
 /// Gives the agents of leaders that died their ends, so that what is shown is also what is
 /// written down.
-async fn close_dead_runs(start: &Path) {
+pub async fn close_dead_runs(start: &Path) {
     let workspace = workspace_of(start);
     let closing = tokio::task::spawn_blocking(move || recover_all(&workspace));
     if let Err(error) = closing.await {

@@ -22,6 +22,7 @@ use crate::faces::look::ended::ended_view;
 use crate::faces::look::overview::{Depth, live_view, meant, overview};
 use crate::faces::runs::{RunDir, workspace_of};
 use crate::faces::surroundings::Surroundings;
+use crate::os::detached::wait_for_output;
 use crate::render::agents::{RunState, RunView};
 use crate::render::width::plain;
 use crate::store::log::RunLock;
@@ -297,6 +298,12 @@ async fn of_log(group: Group) -> Result<Waited, ToolError> {
     let limit = Duration::from_millis(ANSWER_MS_MAX);
     if tokio::time::timeout(limit, freed).await.is_err() {
         return Err(CallError::Late.to_tool_error());
+    }
+    if group.scope == Scope::Run {
+        // Who waits for a run reads what it has printed next.
+        let dir = group.run.path.clone();
+        let printed = tokio::task::spawn_blocking(move || wait_for_output(&dir));
+        drop(tokio::time::timeout(limit, printed).await);
     }
     let wanted = |agent: &Watched| match group.scope {
         Scope::Run => true,

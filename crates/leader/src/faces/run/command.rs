@@ -1,5 +1,6 @@
 //! From the arguments of `leader run`, or of another command that has one agent, to its exit code.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::Read;
 use std::path::PathBuf;
@@ -12,13 +13,17 @@ use protocol::tool::leader::CreateSubAgentParams;
 use crate::cli::RunArgs;
 use crate::driver::{CreateAnswer, CreateOrderRequest, Handle, Origin};
 use crate::exit;
+use crate::faces::batch::batch;
+use crate::faces::batch::carry::end_of;
 use crate::faces::console::Console;
+use crate::faces::detach::{self, AcceptedAgent, announce};
 use crate::faces::interrupt::Interrupts;
 use crate::faces::run::drive::drive;
 use crate::faces::run::output::Output;
 use crate::faces::session::{Session, SessionOrder};
 use crate::faces::surroundings::{Surroundings, flags};
 use crate::faces::task::{read_task, summary_of};
+use crate::os::detached::Announcer;
 use crate::settings::choose_model;
 
 /// Runs one sub-agent and prints what it delivered.
@@ -31,6 +36,10 @@ pub async fn run(
     stdin: &mut dyn Read,
     console: &mut Console<'_>,
 ) -> Result<u8, ToolError> {
+    let announcer = detach::begin(args)?;
+    if let Some(path) = &args.batch {
+        return batch(path, args, surroundings, stdin, announcer, console).await;
+    }
     let task = read_task(args, stdin)?;
     let flags = flags(args.model.as_ref(), args.lang.as_ref());
     let settings = surroundings.settings(flags, console)?;
@@ -48,9 +57,30 @@ pub async fn run(
         output,
     };
     see_through(opened, console, move |handle| async move {
-        handle.create(order).await
+        match announcer {
+            None => handle.create(order).await,
+            Some(announcer) => create_detached(&handle, order, announcer).await,
+        }
     })
     .await
+}
+
+/// Creates the agent, lets go of whoever waits for that, and stays with it to its end.
+async fn create_detached(
+    handle: &Handle,
+    mut order: CreateOrderRequest,
+    announcer: Announcer,
+) -> Result<CreateAnswer, ToolError> {
+    order.params.run_in_background = Some(true);
+    match handle.create(order).await? {
+        CreateAnswer::Started(started) => {
+            let agents = vec![AcceptedAgent::of(&started)];
+            announce(announcer, handle, agents, 0)?;
+            let end = end_of(handle, started.task_id.to_string()).await?;
+            Ok(CreateAnswer::Ended(end))
+        }
+        ended @ CreateAnswer::Ended(_) => Ok(ended),
+    }
 }
 
 /// What the conversation of one agent is opened with.
@@ -87,6 +117,7 @@ where
         surroundings: opening.surroundings,
         settings: opening.settings,
         worker_bin: opening.worker_bin,
+        reserved_numbers: BTreeSet::new(),
     })
     .await?;
     if let Err(error) = session.socket() {

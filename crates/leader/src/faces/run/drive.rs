@@ -1,19 +1,18 @@
 //! What happens between the create and its answer: the live line, events, signals.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use protocol::error::ToolError;
 use protocol::result::{AgentResult, AgentStatus};
-use protocol::status::StopReason;
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
-use crate::driver::{CreateAnswer, Handle, StopMode, Subscription};
+use crate::driver::{CreateAnswer, Handle, Subscription};
 use crate::faces::console::Console;
 use crate::faces::interrupt::{Interrupt, Interrupts};
 use crate::faces::run::output::Output;
+use crate::faces::run::stop::Stop;
 use crate::faces::serve::methods::event_value;
 use crate::os::terminal;
 use crate::render::line::live_line;
@@ -40,6 +39,11 @@ pub struct Driven {
 pub struct LastEvents(Option<Subscription>);
 
 impl LastEvents {
+    /// The rest of this subscription, if there is one.
+    pub fn of(events: Option<Subscription>) -> Self {
+        LastEvents(events)
+    }
+
     /// All of them.
     pub async fn collect(self) -> Vec<Value> {
         let mut events = Vec::new();
@@ -70,7 +74,7 @@ pub async fn drive(
     let is_live = console.look().live && output == Output::Text;
     let mut ticks = tokio::time::interval(Duration::from_millis(LIVE_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut stop = Stop::new(handle);
+    let mut stop = Stop::new(handle, "the agent");
     let mut created = std::pin::pin!(start);
     let answer = loop {
         tokio::select! {
@@ -93,8 +97,8 @@ pub async fn drive(
     console.clear_live();
     Ok(Driven {
         result: answer.and_then(ended),
-        stopped_by: stop.first,
-        was_stopped: stop.is_asked,
+        stopped_by: stop.first(),
+        was_stopped: stop.is_asked(),
         last_events: LastEvents(events),
     })
 }
@@ -109,7 +113,7 @@ fn ended(answer: CreateAnswer) -> Result<Box<AgentResult>, ToolError> {
     }
 }
 
-async fn next_event(events: &mut Option<Subscription>) -> Option<Value> {
+pub(in crate::faces) async fn next_event(events: &mut Option<Subscription>) -> Option<Value> {
     match events {
         Some(events) => events.next().await.map(event_value),
         None => std::future::pending().await,
@@ -127,69 +131,5 @@ async fn draw(handle: &Handle, console: &mut Console<'_>) {
     if let Some(agent) = agents.iter().find(|agent| !agent.status.is_end()) {
         // The last column stays free: many terminals break the line there.
         console.live(&live_line(agent, columns.saturating_sub(1)));
-    }
-}
-
-/// The way to the end: asked once, the agents stop in order; asked again, they are killed.
-struct Stop<'a> {
-    handle: &'a Handle,
-    first: Option<Interrupt>,
-    is_asked: bool,
-    stopping: Option<Pin<Box<dyn Future<Output = ()> + 'a>>>,
-}
-
-impl<'a> Stop<'a> {
-    fn new(handle: &'a Handle) -> Self {
-        Stop {
-            handle,
-            first: None,
-            is_asked: false,
-            stopping: None,
-        }
-    }
-
-    fn ask(&mut self, interrupt: Interrupt, console: &mut Console<'_>) {
-        let mode = match self.first {
-            None => {
-                self.first = Some(interrupt);
-                console.say(&format!(
-                    "{}: stopping the agent in order; once more kills it\n",
-                    interrupt.name()
-                ));
-                StopMode::Graceful
-            }
-            Some(_) => {
-                console.say("killing the agent\n");
-                StopMode::Force
-            }
-        };
-        self.begin(mode);
-    }
-
-    fn quietly(&mut self) {
-        if !self.is_asked {
-            self.begin(StopMode::Graceful);
-        }
-    }
-
-    fn begin(&mut self, mode: StopMode) {
-        let handle = self.handle;
-        self.is_asked = true;
-        self.stopping = Some(Box::pin(async move {
-            handle.stop_all(StopReason::LeaderStopped, mode).await;
-        }));
-    }
-
-    /// Carries the stop on; it never completes twice, and never when nothing was asked.
-    async fn progress(&mut self) {
-        match &mut self.stopping {
-            Some(stopping) => {
-                stopping.await;
-                self.stopping = None;
-                // What is left to wait for is the answer of the create.
-                std::future::pending().await
-            }
-            None => std::future::pending().await,
-        }
     }
 }

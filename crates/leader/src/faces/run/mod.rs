@@ -3,5 +3,6 @@
 pub mod command;
 pub mod drive;
 pub mod output;
+pub mod stop;
 
 pub use command::run;

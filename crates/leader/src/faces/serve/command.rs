@@ -1,5 +1,6 @@
 //! `leader serve`: a conversation that other programs use over its control socket.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use protocol::error::{ErrorCode, ToolError};
@@ -39,6 +40,7 @@ pub async fn serve(
         surroundings,
         settings,
         worker_bin: args.worker_bin.clone(),
+        reserved_numbers: BTreeSet::new(),
     })
     .await?;
     let served = match session.socket() {
