@@ -136,7 +136,8 @@ pub struct RunArgs {
     /// Go on in the background, and return once the work is accepted
     ///
     /// Prints the conversation and the agents. `leader wait CONVERSATION` waits for the end, with
-    /// the exit codes of this command. Output goes to output.log in the run's folder. Default: off.
+    /// the exit codes of this command. Output goes to output.log in the run's folder.
+    /// Default: off.
     #[arg(verbatim_doc_comment, long)]
     pub detach: bool,
 
