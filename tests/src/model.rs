@@ -17,6 +17,9 @@ pub enum Behaviour {
     /// Replies with the turn whose number is the count of assistant messages so far; the last one
     /// is repeated. Stateless, so that any number of agents can share it.
     Turns(Vec<Turn>),
+    /// As [`Behaviour::Turns`], for requests of at most so many bytes; a larger one is refused as
+    /// too long for the model's context.
+    Limited(usize, Vec<Turn>),
     /// Takes the request and says nothing more.
     Silent,
     /// Answers with this status, content type and body.
@@ -111,6 +114,7 @@ fn converse(
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
+        let size = body.len();
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         log.lock()
             .expect("appending does not panic")
@@ -123,7 +127,12 @@ fn converse(
                 return None;
             }
             Behaviour::Fixed(status, kind, text) => respond(&mut writer, *status, kind, text)?,
-            Behaviour::Turns(turns) => {
+            Behaviour::Limited(most, _) if size > *most => {
+                let words = format!("maximum context is {most} bytes, the request has {size}");
+                let error = json!({"error": {"code": "context_length_exceeded", "message": words}});
+                respond(&mut writer, 400, "application/json", &error.to_string())?;
+            }
+            Behaviour::Turns(turns) | Behaviour::Limited(_, turns) => {
                 let turn = turn_for(&body, turns);
                 let (kind, text) = encode(&turn, &body);
                 respond(&mut writer, 200, kind, &text)?;

@@ -8,7 +8,11 @@ use system_tests::model::{Behaviour, ModelServer};
 use system_tests::{Turn, Workspace, run, tool_texts};
 
 fn with_server(turns: Vec<Turn>) -> (Workspace, ModelServer) {
-    let server = ModelServer::start(Behaviour::Turns(turns));
+    with_behaviour(Behaviour::Turns(turns))
+}
+
+fn with_behaviour(behaviour: Behaviour) -> (Workspace, ModelServer) {
+    let server = ModelServer::start(behaviour);
     let workspace = Workspace::new();
     workspace.configure(&format!(
         "default_model = \"m\"\n[models.m]\nprovider = \"openai\"\nmodel = \"x\"\nbase_url = \"{}\"\n",
@@ -166,6 +170,61 @@ fn the_first_request_without_the_task_is_small_and_raw() {
         assert!(size <= 6_000, "{language}: {size} bytes");
         assert!(!request.contains("\\u"), "{language}: not raw UTF-8");
     }
+}
+
+#[test]
+fn a_context_that_is_always_too_long_is_given_up_after_three_requests() {
+    // Overflow, compaction, overflow: an agent once tried 408 times in silence.
+    let (workspace, server) = with_behaviour(Behaviour::Limited(0, vec![Turn::text("x")]));
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    let result = ended.json();
+    assert_eq!(result["stop_reason"], "model_error");
+    assert!(
+        result.to_string().contains("maximum context is 0 bytes"),
+        "{result}"
+    );
+    assert!(server.requests().len() <= 3, "{}", server.requests().len());
+}
+
+#[test]
+fn a_conversation_that_grew_too_long_is_shortened_and_goes_on() {
+    const MOST: usize = 60_000;
+    let read = |n: usize| Turn::call("read_file", json!({"path": format!("{n}.txt")}));
+    let mut turns: Vec<Turn> = (0..12).map(read).collect();
+    turns.push(Turn::finish(
+        "read twelve files of ten thousand bytes each, although ten were too many",
+    ));
+    let (workspace, server) = with_behaviour(Behaviour::Limited(MOST, turns));
+    for n in 0..12 {
+        workspace.write(&format!("{n}.txt"), format!("line {n}\n").repeat(1_300));
+    }
+    let ended = leader_run(&workspace, &[]);
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    let requests = server.requests();
+    let fitting: Vec<_> = requests
+        .iter()
+        .filter(|request| request.to_string().len() <= MOST)
+        .collect();
+    assert_eq!(fitting.len(), 13, "one for each turn");
+    assert!(requests.len() - fitting.len() <= 8, "{}", requests.len());
+    for request in &requests {
+        let messages = request["messages"].as_array().unwrap();
+        assert_eq!(messages[0], requests[0]["messages"][0]);
+        assert_eq!(messages[1], requests[0]["messages"][1], "the task stays");
+        for (at, message) in messages.iter().enumerate() {
+            if message["role"] == "tool" {
+                // One call a turn: its answer stands right behind it.
+                let call = &messages[at - 1]["tool_calls"][0]["id"];
+                assert_eq!(&message["tool_call_id"], call);
+            }
+        }
+    }
+    // What was taken away can still be read.
+    let last = requests.last().unwrap().to_string();
+    assert!(last.contains("outputs/1.txt"), "{last}");
+    let kept = workspace.read("sub_agent_results/agent_1/.subagent/outputs/1.txt");
+    assert!(kept.contains("line 0"), "{kept}");
 }
 
 #[test]

@@ -191,6 +191,9 @@ pub struct ModelSpec {
     /// Price of a million completion tokens.
     #[serde(default)]
     pub price_completion: Option<f64>,
+    /// Price of a million prompt tokens that the provider had in its cache; none is that of others.
+    #[serde(default)]
+    pub price_cached: Option<f64>,
 }
 
 fn yes() -> bool {
@@ -219,6 +222,7 @@ impl fmt::Debug for ModelSpec {
             timeouts,
             price_prompt,
             price_completion,
+            price_cached,
         } = self;
         f.debug_struct("ModelSpec")
             .field("key", key)
@@ -238,6 +242,7 @@ impl fmt::Debug for ModelSpec {
             .field("timeouts", timeouts)
             .field("price_prompt", price_prompt)
             .field("price_completion", price_completion)
+            .field("price_cached", price_cached)
             .finish()
     }
 }
@@ -263,6 +268,7 @@ impl ModelSpec {
             timeouts: ModelTimeouts::default(),
             price_prompt: None,
             price_completion: None,
+            price_cached: None,
         }
     }
 }

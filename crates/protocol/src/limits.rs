@@ -125,6 +125,25 @@ pub const MODEL_EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MODEL_ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// What is shown of an answer that is an error, in characters.
 pub const MODEL_ERROR_CHARS_MAX: usize = 200;
+/// The conversation is shortened when this share of the model's context is in use, in percent.
+pub const CONTEXT_FULL_PERCENT: u32 = 80;
+/// The last answers of the model that stay as they are when a conversation is shortened.
+pub const TURNS_KEPT: u32 = 3;
+/// An old result of a call that is at least so long goes to a file when a conversation is
+/// shortened, in bytes.
+pub const OLD_RESULT_BYTES_MIN: usize = 1_024;
+/// What a model gets that is to summarise a conversation, in bytes.
+pub const SUMMARY_SOURCE_BYTES_MAX: usize = 32 * 1024;
+/// A summary of a conversation, in bytes; a longer one is cut.
+pub const SUMMARY_BYTES_MAX: usize = 16 * 1024;
+/// The last turns that stay beside a summary, in bytes.
+pub const TURNS_KEPT_BYTES_MAX: usize = 48 * 1024;
+/// The model is told when this share of its budget of tokens is used, in percent.
+pub const TOKEN_WARNING_PERCENT: u32 = 80;
+/// How often in a row a model is told that the server could not read what it wrote.
+pub const UNREADABLE_OUTPUT_NUDGES_MAX: u32 = 2;
+/// Retries of one model call because the server could not read what its own model wrote.
+pub const MODEL_UNREADABLE_RETRIES_MAX: u32 = 2;
 /// Tokens of one answer where an interface wants a number and nobody says one.
 pub const MODEL_OUTPUT_TOKENS_DEFAULT: u32 = 16_384;
 /// The fewest tokens of thought that can be asked for.

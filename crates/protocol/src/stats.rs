@@ -51,4 +51,7 @@ pub struct Stats {
     pub turns: u64,
     /// Tokens of all answers.
     pub token_usage: TokenUsage,
+    /// What they cost by the model's configured prices, in millionths of the currency unit.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cost_micros: u64,
 }

@@ -25,6 +25,7 @@ const KNOWN: &[&str] = &[
     "timeouts",
     "price_prompt",
     "price_completion",
+    "price_cached",
 ];
 
 /// Reads one model.
@@ -140,6 +141,7 @@ impl Reading {
             "timeouts" => spec.timeouts = field.timeouts(file)?,
             "price_prompt" => spec.price_prompt = Some(field.price()?),
             "price_completion" => spec.price_completion = Some(field.price()?),
+            "price_cached" => spec.price_cached = Some(field.price()?),
             secret if is_secret_name(secret) => {
                 return Err(secret_in_file(&field.path, &field.at));
             }

@@ -565,6 +565,7 @@ empty_content = "empty"
 thinking_mode = "thinking"
 price_prompt = 2
 price_completion = 0.5
+price_cached = 0.1
 headers = { "X-Title" = "muster" }
 [models.main.thinking]
 fast = { enable_thinking = false }
@@ -609,6 +610,7 @@ model = "replies.yaml"
         },
         price_prompt: Some(2.0),
         price_completion: Some(0.5),
+        price_cached: Some(0.1),
         ..ModelSpec::new("main", Provider::Openai, "https://host.example/v1", "big")
     };
     assert_eq!(settings.models["main"], expected);
@@ -620,7 +622,7 @@ model = "replies.yaml"
     assert_eq!(settings.sources["models.main"], "user.toml:3");
     // Every key of a model's spec can be set, but the one that names it.
     let spec = serde_json::to_value(&expected).unwrap();
-    assert_eq!(spec.as_object().unwrap().len(), 17);
+    assert_eq!(spec.as_object().unwrap().len(), 18);
 }
 
 #[test]

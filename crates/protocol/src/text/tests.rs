@@ -455,6 +455,27 @@ fn code_words(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
+fn system_prompts_of_two_agents_begin_alike() {
+    // A server keeps what it made of the beginning of a request, tools and instructions, for the
+    // next one that begins with the same bytes; a name in the first line spoils that.
+    let tools = tools();
+    for prompts in [zh(), en()] {
+        let one = prompts.system_prompt(&system(&tools, Completion::FinishTask));
+        let other = prompts.system_prompt(&SystemPrompt {
+            display_name: "Reviewer_3",
+            deliverables_dir: "docs/review",
+            current_time: "2026-03-10T12:00:05Z",
+            ..system(&tools, Completion::FinishTask)
+        });
+        let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b);
+        let (same, all) = (same.count(), one.len());
+        assert!(same * 100 >= all * 80, "{same} of {all} bytes");
+        let environment = one.find("/home/someone/projects/example").unwrap();
+        assert!(same > environment, "{same}");
+    }
+}
+
+#[test]
 fn every_tool_that_a_text_names_exists_for_those_who_read_it() {
     let tools = tools();
     for prompts in [zh(), en()] {

@@ -13,6 +13,8 @@ pub enum ActionKind {
     Thinking,
     /// A model request failed and is sent again.
     Retrying,
+    /// Its conversation is being shortened.
+    Compacting,
     /// Reads a file.
     Reading,
     /// Writes a file.
@@ -37,6 +39,7 @@ impl ActionKind {
         ActionKind::Starting,
         ActionKind::Thinking,
         ActionKind::Retrying,
+        ActionKind::Compacting,
         ActionKind::Reading,
         ActionKind::Writing,
         ActionKind::Editing,
@@ -52,6 +55,7 @@ impl ActionKind {
             ActionKind::Starting => "action_starting",
             ActionKind::Thinking => "action_thinking",
             ActionKind::Retrying => "action_retrying",
+            ActionKind::Compacting => "action_compacting",
             ActionKind::Reading => "action_reading",
             ActionKind::Writing => "action_writing",
             ActionKind::Editing => "action_editing",
@@ -95,6 +99,47 @@ impl Prompts {
     /// The user message after an answer that was cut at the output limit; nothing of it was run.
     pub fn output_cut(&self) -> String {
         self.phrase("output_cut", &[])
+    }
+
+    /// The user message after an answer that the server could not read; nothing of it came.
+    pub fn output_unreadable(&self) -> String {
+        self.phrase("output_unreadable", &[])
+    }
+
+    /// The user message when most of an agent's budget of tokens is used.
+    pub fn token_warning(&self, tokens_left: u64) -> String {
+        self.phrase(
+            "token_warning",
+            &[("tokens_left", &tokens_left.to_string())],
+        )
+    }
+
+    /// The user message when an agent's budget of tokens is spent, before its last answer.
+    pub fn tokens_spent(&self) -> String {
+        self.phrase("tokens_spent", &[])
+    }
+
+    /// Stands for an old result that is in a file now.
+    pub fn old_result_pointer(&self, path: &str, chars: usize) -> String {
+        let chars = chars.to_string();
+        self.phrase(
+            "old_result_pointer",
+            &[("path", &single_line(path)), ("chars", &chars)],
+        )
+    }
+
+    /// The instructions of a model that is to summarise what an agent has done.
+    pub fn summary_instructions(&self) -> String {
+        self.phrase("summary_instructions", &[])
+    }
+
+    /// The user message that stands in the place of what was summarised: who the agent is, and
+    /// what it has done.
+    pub fn summary_message(&self, display_name: &str, summary: &str) -> String {
+        self.phrase(
+            "summary_message",
+            &[("display_name", display_name), ("summary", summary)],
+        )
     }
 
     /// The result of a call of a tool that does not exist.

@@ -1,5 +1,6 @@
 //! The decisions of the loop, pure: no clock, file, socket or thread.
 
+pub mod compaction;
 pub mod deadline;
 pub mod loop_guard;
 pub mod policy;

@@ -45,6 +45,8 @@ pub enum ModelErrorKind {
     Auth,
     /// The request is refused and will be again (400, 404, 422 …).
     Refused,
+    /// The server could not read what its own model wrote, after all retries.
+    UnreadableOutput,
     /// The conversation is longer than the model's context.
     ContextTooLong,
     /// Too many requests, or the server failed, after all retries.

@@ -15,18 +15,20 @@ use protocol::stats::Stats;
 use protocol::status::{Completion, StopReason};
 use protocol::text::{BackgroundResult, Frame, FrameKind, Prompts};
 
+use crate::core::compaction::{Room, Step};
 use crate::core::deadline::TimeSpent;
 use crate::core::loop_guard::LoopGuard;
 use crate::core::policy::Policy;
-use crate::core::reply::{FinishKind, ModelError, ModelErrorKind, ModelReply};
+use crate::core::reply::{FinishKind, ModelError, ModelReply};
 use crate::core::tally::Counts;
 
 mod calls;
+mod context;
 mod step;
 #[cfg(test)]
 mod tests;
 
-pub use step::{Action, CallResult, Input, Rules};
+pub use step::{Action, CallResult, Compacted, Input, Rules};
 
 /// Calls that run side by side at most; more of one turn follow in further groups.
 pub const CALLS_SIDE_BY_SIDE_MAX: usize = 8;
@@ -46,6 +48,7 @@ enum Phase {
         running: Vec<ToolCall>,
         waiting: VecDeque<ToolCall>,
     },
+    Compacting(Step),
     Resting,
     Ended,
 }
@@ -69,6 +72,12 @@ pub struct Machine {
     cut_answers: u32,
     last_text: Option<String>,
     time_warned: bool,
+    tokens_warned: bool,
+    tokens_spent_told: bool,
+    room: Room,
+    /// The refusal that the conversation is being shortened for.
+    refused: Option<ModelError>,
+    nudges: u32,
     wrap_up: Option<u64>,
 }
 
@@ -81,7 +90,7 @@ impl Machine {
             prompts,
             display_name,
             phase: Phase::New,
-            counts: Counts::default(),
+            counts: Counts::new(rules.prices),
             guard: LoopGuard::default(),
             inbox: VecDeque::new(),
             known_ids: HashSet::new(),
@@ -90,6 +99,11 @@ impl Machine {
             cut_answers: 0,
             last_text: None,
             time_warned: false,
+            tokens_warned: false,
+            tokens_spent_told: false,
+            room: Room::new(rules.context_tokens),
+            refused: None,
+            nudges: 0,
             wrap_up: None,
         }
     }
@@ -116,7 +130,8 @@ impl Machine {
         match input {
             Input::Begin(messages) => self.begin(messages, time, &mut actions),
             Input::Reply(reply) => self.reply(reply, time, &mut actions),
-            Input::ModelFailed(error) => self.model_failed(&error, &mut actions),
+            Input::ModelFailed(error) => self.model_failed(&error, time, &mut actions),
+            Input::Compacted(result) => self.compacted(result, &mut actions),
             Input::Results(results) => self.results(results, time, &mut actions),
             Input::Delivered(messages) => self.delivered(messages, time, &mut actions),
             Input::Background(results) => self.background.extend(results),
@@ -141,6 +156,8 @@ impl Machine {
             return;
         }
         self.counts.answer(reply.usage);
+        self.room.answered(reply.usage);
+        (self.refused, self.nudges) = (None, 0);
         let said = reply
             .content
             .as_deref()
@@ -221,27 +238,6 @@ impl Machine {
         }
     }
 
-    fn model_failed(&mut self, error: &ModelError, actions: &mut Vec<Action>) {
-        if !matches!(self.phase, Phase::Asking) {
-            return;
-        }
-        if error.kind == ModelErrorKind::Deadline {
-            self.end_without_report(StopReason::Deadline, actions);
-            return;
-        }
-        // The provider's words are what helps; the last text alone would read like a result.
-        let summary = match self.last_text.is_some() {
-            true => format!("{}\n\n{}", error.message, self.text_as_report()),
-            false => error.message.clone(),
-        };
-        let outcome = Outcome {
-            success: false,
-            summary: cut_middle(&summary, TEXT_AS_REPORT_BYTES_MAX, ""),
-            stop_reason: Some(StopReason::ModelError),
-        };
-        self.end(outcome, actions);
-    }
-
     fn delivered(
         &mut self,
         messages: Vec<DeliveredMessage>,
@@ -291,9 +287,7 @@ impl Machine {
             self.end_without_report(StopReason::TurnLimit, actions);
             return;
         }
-        let tokens_max = self.rules.max_total_tokens;
-        if tokens_max.is_some_and(|max| self.counts.tokens() >= max) {
-            self.end_without_report(StopReason::TokenLimit, actions);
+        if !self.tokens_allow(actions) {
             return;
         }
         for message in self.inbox.drain(..) {
@@ -324,8 +318,7 @@ impl Machine {
             let warning = self.prompts.time_warning(time.seconds_left());
             append(Message::user(warning), actions);
         }
-        self.phase = Phase::Asking;
-        actions.push(Action::Ask);
+        self.ask(actions);
     }
 
     fn end_without_report(&mut self, reason: StopReason, actions: &mut Vec<Action>) {

@@ -168,6 +168,21 @@ impl Record {
         Ok(&messages[messages.len() - 1])
     }
 
+    /// Puts a shorter conversation in the place of this one. What it was stays in the journal.
+    ///
+    /// # Errors
+    /// When the journal can't be written; the conversation is then as it was.
+    pub fn replace(&mut self, messages: Vec<Message>) -> Result<(), FileError> {
+        self.restore_journal()?;
+        let line = JournalLine::Replaced { messages };
+        self.journal.append(&line)?;
+        if let JournalLine::Replaced { messages } = line {
+            self.conversation.messages = messages;
+        }
+        self.saver.changed = true;
+        Ok(())
+    }
+
     /// The boundary between two turns: the journal goes to the disk, the conversation to its
     /// file if that is due.
     ///
@@ -318,6 +333,29 @@ mod tests {
         // One that does not go on begins anew.
         let third = Record::begin(&sample_job(dir), dir, at(), 0).unwrap();
         assert_eq!(third.conversation().messages, []);
+    }
+
+    #[test]
+    fn a_shorter_conversation_is_what_both_files_tell() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path();
+        let mut record = begin(dir);
+        for text in ["one", "two"] {
+            record
+                .append(Message::user(text), Vec::new(), turns(1))
+                .unwrap();
+        }
+        record.replace(vec![Message::user("both")]).unwrap();
+        record
+            .append(Message::user("three"), Vec::new(), turns(2))
+            .unwrap();
+        record.boundary(SAVE_INTERVAL_MS).unwrap();
+        let wanted = [Message::user("both"), Message::user("three")];
+        assert_eq!(record.conversation().messages, wanted);
+        assert_eq!(folded(dir, &record), *record.conversation());
+        assert_eq!(on_disk(dir), *record.conversation());
+        let journal = fs::read_to_string(dir.join(JOURNAL_FILE)).unwrap();
+        assert!(journal.contains("\"two\""), "{journal}");
     }
 
     #[test]

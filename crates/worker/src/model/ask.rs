@@ -18,8 +18,9 @@ pub(crate) type TryFuture<'a> =
 
 /// One dialect's single try, made anew each time.
 pub(crate) trait Try: Sync {
-    /// Sends the request and reads the answer to its end.
-    fn once<'a>(&'a self, events: EventSink<'a>) -> TryFuture<'a>;
+    /// Sends the request and reads the answer to its end. `variation` is 0, and one more each time
+    /// that the same question would only bring the same unusable answer.
+    fn once<'a>(&'a self, variation: u32, events: EventSink<'a>) -> TryFuture<'a>;
 
     /// Whom it asks, as it may be shown.
     fn address(&self) -> &str;
@@ -60,7 +61,7 @@ pub(crate) async fn ask(
         reached += 1;
         events(ModelEvent::Sent { attempt });
         let began = clock::now();
-        let outcome = timeout_at(deadline, tries.once(&mut *events)).await;
+        let outcome = timeout_at(deadline, tries.once(retries.variation(), &mut *events)).await;
         let duration_ms = milliseconds(began.elapsed());
         let fault = match outcome {
             Ok(Ok(reply)) => {
@@ -138,7 +139,7 @@ mod tests {
     }
 
     impl Try for Listed {
-        fn once<'a>(&'a self, events: EventSink<'a>) -> TryFuture<'a> {
+        fn once<'a>(&'a self, _variation: u32, events: EventSink<'a>) -> TryFuture<'a> {
             Box::pin(async move {
                 sleep(self.takes).await;
                 events(ModelEvent::Text("x".to_owned()));

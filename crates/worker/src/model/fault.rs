@@ -32,6 +32,9 @@ pub(crate) enum Mend {
     LateCut,
     /// A good status, and no answer in it: as a rule a wrong address.
     BadReply,
+    /// The server could not read what its own model wrote. The same question with the same seed
+    /// brings the same words.
+    Unreadable,
 }
 
 impl Fault {
@@ -112,6 +115,7 @@ pub(crate) fn judge_status(status: u16, refusal: &Refusal) -> (ModelErrorKind, M
         429 => (ModelErrorKind::Server, Mend::Again),
         413 => (ModelErrorKind::ContextTooLong, Mend::Never),
         _ if is_context_too_long(refusal) => (ModelErrorKind::ContextTooLong, Mend::Never),
+        500 if is_unreadable_output(refusal) => UNREADABLE,
         408 | 409 | 500..=599 => (ModelErrorKind::Server, Mend::Again),
         _ => (ModelErrorKind::Refused, Mend::Never),
     }
@@ -124,8 +128,10 @@ pub(crate) fn judge_refusal(refusal: &Refusal) -> (ModelErrorKind, Mend) {
         return judge_status(status, refusal);
     }
     let code = refusal.code.to_lowercase();
-    if is_context_too_long(refusal) {
+    if is_context_too_long(refusal) || code == "request_too_large" {
         (ModelErrorKind::ContextTooLong, Mend::Never)
+    } else if is_unreadable_output(refusal) {
+        UNREADABLE
     } else if is_spent(refusal) {
         (ModelErrorKind::Refused, Mend::Never)
     } else if ["api_key", "authentication", "permission"]
@@ -133,7 +139,7 @@ pub(crate) fn judge_refusal(refusal: &Refusal) -> (ModelErrorKind, Mend) {
         .any(|word| code.contains(word))
     {
         (ModelErrorKind::Auth, Mend::Never)
-    } else if ["invalid_request", "not_found", "unsupported"]
+    } else if ["invalid_request", "not_found", "unsupported", "billing"]
         .iter()
         .any(|word| code.contains(word))
     {
@@ -141,6 +147,22 @@ pub(crate) fn judge_refusal(refusal: &Refusal) -> (ModelErrorKind, Mend) {
     } else {
         (ModelErrorKind::Server, Mend::Again)
     }
+}
+
+const UNREADABLE: (ModelErrorKind, Mend) = (ModelErrorKind::UnreadableOutput, Mend::Unreadable);
+
+/// Whether a server says that it could not make an answer of what its model wrote. Servers that
+/// force their models into the shape of a call answer so when that fails.
+fn is_unreadable_output(refusal: &Refusal) -> bool {
+    const WORDS: [&str; 5] = [
+        "does not match the expected",
+        "failed to parse tool call",
+        "failed to parse function call",
+        "failed to parse model output",
+        "error parsing tool call",
+    ];
+    let words = refusal.words.to_lowercase();
+    WORDS.iter().any(|known| words.contains(known))
 }
 
 fn is_spent(refusal: &Refusal) -> bool {
@@ -274,6 +296,23 @@ mod tests {
         let rate = refusal("rate_limit", "tokens per minute, see the context window");
         assert_eq!(
             judge_status(429, &rate),
+            (ModelErrorKind::Server, Mend::Again)
+        );
+    }
+
+    #[test]
+    fn output_that_the_server_can_not_read_is_told_from_a_server_that_fails() {
+        for words in [
+            "The model output does not match the expected peg-native format",
+            "error parsing tool call: raw='{\"path' err=unexpected end of JSON input",
+        ] {
+            let refusal = refusal("500", words);
+            assert_eq!(judge_status(500, &refusal), UNREADABLE, "{words}");
+            assert_eq!(judge_refusal(&refusal), UNREADABLE, "{words}");
+        }
+        let plain = refusal("", "internal error");
+        assert_eq!(
+            judge_status(500, &plain),
             (ModelErrorKind::Server, Mend::Again)
         );
     }

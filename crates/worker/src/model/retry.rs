@@ -14,6 +14,14 @@ pub(crate) struct Retries {
     silent: u32,
     late_cuts: u32,
     bad_replies: u32,
+    unreadable: u32,
+}
+
+impl Retries {
+    /// How often the question is to be asked in another way: with another seed.
+    pub(crate) fn variation(self) -> u32 {
+        self.unreadable
+    }
 }
 
 /// What to do after a failed try.
@@ -54,6 +62,10 @@ pub(crate) fn decide(fault: &Fault, retries: Retries, left: Duration, chance: f6
         Mend::BadReply => {
             next.bad_replies += 1;
             (next.bad_replies, limits::MODEL_BAD_REPLY_RETRIES_MAX)
+        }
+        Mend::Unreadable => {
+            next.unreadable += 1;
+            (next.unreadable, limits::MODEL_UNREADABLE_RETRIES_MAX)
         }
     };
     if count > most || next.all > limits::MODEL_RETRIES_MAX {
@@ -170,6 +182,11 @@ mod tests {
                 "given up after 3 tries",
             ),
             (
+                vec![Mend::Unreadable; 9],
+                vec![500, 1_000],
+                "given up after 3 tries",
+            ),
+            (
                 vec![Mend::Silent, Mend::LateCut, Mend::Again, Mend::LateCut],
                 vec![500, 1_000, 2_000],
                 "given up after 4 tries",
@@ -252,7 +269,7 @@ mod tests {
         fn no_row_of_faults_is_retried_without_end_or_past_the_deadline(
             mends in prop::collection::vec(
                 prop::sample::select(vec![
-                    Mend::Again, Mend::Silent, Mend::LateCut, Mend::BadReply,
+                    Mend::Again, Mend::Silent, Mend::LateCut, Mend::BadReply, Mend::Unreadable,
                 ]),
                 0..20,
             ),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use protocol::conversation::{Message, Outcome, ToolCall};
+use protocol::job::JobSpec;
 use protocol::status::Status;
 use protocol::text::{ActionKind, Prompts};
 use tokio::sync::mpsc;
 
+use crate::core::compaction::Step;
 use crate::core::turn::{Action, Input, Machine};
 use crate::exit::{Ended, StopCause};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelRequest, OfferedTool};
@@ -14,6 +16,8 @@ use crate::run::caught::caught;
 use crate::run::live::{Beside, Live};
 use crate::run::surroundings::Surroundings;
 use crate::run::toolbox::Toolbox;
+
+mod compact;
 
 /// A model call that gave up for lack of time, although the deadline moved on meanwhile, is made
 /// again when at least so much is left.
@@ -23,6 +27,7 @@ const ASK_AGAIN_LEFT_MS_MIN: u64 = 1_000;
 enum Next {
     Ask,
     Run(Vec<ToolCall>),
+    Compact(Step),
     Rest,
     Over(Outcome),
 }
@@ -36,17 +41,20 @@ pub struct Agent {
     offered: Vec<OfferedTool>,
     toolbox: Toolbox,
     prompts: Arc<Prompts>,
+    display_name: String,
+    context_tokens: Option<u32>,
     live: Live,
 }
 
 impl Agent {
-    /// An agent that is ready to begin.
+    /// An agent that is ready to begin the job that `spec` describes.
     pub fn new(
         around: Surroundings,
         machine: Machine,
         model: Box<dyn Model>,
         offered: Vec<OfferedTool>,
         toolbox: Toolbox,
+        spec: &JobSpec,
     ) -> Self {
         let prompts = Arc::clone(&toolbox.context.prompts);
         Agent {
@@ -55,6 +63,8 @@ impl Agent {
             model,
             offered,
             toolbox,
+            display_name: spec.display_name.clone(),
+            context_tokens: spec.model.context_tokens,
             live: Live {
                 state: Status::Running,
                 action: prompts.action(ActionKind::Starting, ""),
@@ -104,6 +114,7 @@ impl Agent {
                 Next::Over(outcome) => return (outcome, cause),
                 Next::Ask => self.ask().await,
                 Next::Run(calls) => self.call(&calls).await,
+                Next::Compact(step) => self.compact(step).await,
                 Next::Rest => self.rest().await,
             };
             input = match happened {
@@ -155,11 +166,12 @@ impl Agent {
                 Action::Acknowledge(message_ids) => carried.extend(message_ids),
                 Action::Ask => next = Some(Next::Ask),
                 Action::Run(calls) => next = Some(Next::Run(calls)),
+                Action::Compact(step) => next = Some(Next::Compact(step)),
                 Action::Rest { .. } => next = Some(Next::Rest),
                 Action::End(outcome) => next = Some(Next::Over(outcome)),
             }
         }
-        if !carried.is_empty() || matches!(next, Some(Next::Ask | Next::Rest)) {
+        if !carried.is_empty() || matches!(next, Some(Next::Ask | Next::Compact(_) | Next::Rest)) {
             let now_ms = self.around.watch.now_ms();
             self.around
                 .record
@@ -182,7 +194,7 @@ impl Agent {
             self.prompts.action(ActionKind::Thinking, ""),
         );
         loop {
-            match self.ask_once().await? {
+            match self.ask_once(None).await? {
                 Err(error)
                     if error.kind == ModelErrorKind::Deadline
                         && self.around.watch.time().remaining_ms >= ASK_AGAIN_LEFT_MS_MIN => {}
@@ -197,8 +209,10 @@ impl Agent {
         }
     }
 
+    /// Asks with the conversation and the tools, or with a question beside them.
     async fn ask_once(
         &mut self,
+        beside: Option<Vec<Message>>,
     ) -> Result<Result<crate::model::ModelReply, ModelError>, StopCause> {
         let Agent {
             around,
@@ -211,16 +225,23 @@ impl Agent {
         } = self;
         let within = around.watch.left();
         let (conversation, saver) = around.record.split();
-        let request = ModelRequest {
-            messages: &conversation.messages,
-            tools: offered,
-            within,
+        let request = match &beside {
+            None => ModelRequest {
+                messages: &conversation.messages,
+                tools: offered,
+                within,
+            },
+            Some(messages) => ModelRequest {
+                messages,
+                tools: &[],
+                within,
+            },
         };
         // Without a bound of its own: what a call tells is bounded by the size of its reply.
         let (tell, mut told) = mpsc::unbounded_channel();
         // When nobody listens any more the call is being dropped.
         let mut sink = move |event| drop(tell.send(event));
-        let mut beside = Beside {
+        let mut sees = Beside {
             machine,
             conversation,
             saver,
@@ -233,7 +254,7 @@ impl Agent {
         let reply = around
             .watch
             .race(call, Some(&mut told), |aside, time, now_ms| {
-                beside.happened(aside, time, now_ms)
+                sees.happened(aside, time, now_ms)
             })
             .await?;
         Ok(reply.unwrap_or_else(|words| {

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::core::policy::Policy;
+use crate::core::tally::Prices;
 use crate::core::turn::{Machine, Rules};
 use crate::exit::{Ended, StartError, StopCause};
 use crate::io::channel::{FromLeader, Leader};
@@ -187,6 +188,8 @@ async fn work(
         completion: completion(spec, leader.is_some()),
         max_turns: spec.limits.max_turns,
         max_total_tokens: spec.limits.max_total_tokens,
+        context_tokens: access.spec.context_tokens,
+        prices: Prices::of(&access.spec),
     };
     let machine = Machine::new(rules, policy, prompts.clone(), spec.display_name.clone());
     let deliverables_dir = spec.workspace.join(&spec.deliverables_dir);
@@ -206,7 +209,7 @@ async fn work(
             skills: Arc::clone(&project.skills),
         },
     };
-    Agent::new(around, machine, model, offered, toolbox)
+    Agent::new(around, machine, model, offered, toolbox, spec)
         .run(first)
         .await
 }

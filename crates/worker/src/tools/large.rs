@@ -37,6 +37,25 @@ pub fn shorten(context: &ToolContext, text: String) -> String {
     format!("{head}\n[... {pointer} ...]\n{tail}")
 }
 
+/// Writes an older result to the next free file and gives what stands for it in the conversation;
+/// none when it can't be written.
+///
+/// It blocks for as long as writing the file takes.
+pub fn put_away(context: &ToolContext, text: &str) -> Option<String> {
+    match write_next(&context.agent_dir, text) {
+        Ok(path) => {
+            let relative = path.strip_prefix(&context.workspace).unwrap_or(&path);
+            let chars = text.chars().count();
+            let path = names::show(relative);
+            Some(context.prompts.old_result_pointer(&path, chars))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "an older tool result could not be kept in a file");
+            None
+        }
+    }
+}
+
 fn ends(text: &str, chars: usize) -> (&str, &str) {
     let at = |index: usize| {
         text.char_indices()

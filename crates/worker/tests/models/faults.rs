@@ -558,3 +558,32 @@ async fn neither_a_model_nor_its_failure_shows_the_key() {
     let head = &server.seen()[0].head;
     assert!(head.contains("x-extra: extra-secret"), "{head}");
 }
+
+#[tokio::test]
+async fn words_that_a_server_can_not_read_are_asked_for_with_another_seed() {
+    // A local server answered 500 to a call of a tool that its model had made up; asked again
+    // with the same seed it did so for ever.
+    let unreadable = || {
+        let words = "The model output does not match the expected peg-native format";
+        error(
+            "500 Internal Server Error",
+            &json!({"error": {"code": 500, "message": words, "type": "server_error"}}),
+        )
+    };
+    let seeds = |seen: &[crate::server::Seen]| -> Vec<Value> {
+        let body = |body: &str| serde_json::from_str::<Value>(body).unwrap();
+        seen.iter()
+            .map(|seen| body(&seen.body)["seed"].clone())
+            .collect()
+    };
+    let (outcome, seen) = answered(vec![unreadable(), unreadable(), good()]).await;
+    assert!(is_good(&outcome), "{:?}", outcome.reply);
+    assert_eq!(seeds(&seen), [json!(null), json!(1), json!(2)]);
+    let (outcome, seen) = answered(vec![unreadable()]).await;
+    let (kind, requests, message) = failure(outcome);
+    assert_eq!(
+        (kind, requests, seen.len()),
+        (ModelErrorKind::UnreadableOutput, 3, 3)
+    );
+    assert!(message.contains("peg-native"), "{message}");
+}

@@ -9,6 +9,7 @@
 mod alone;
 mod channel;
 mod commands;
+mod context;
 mod harness;
 mod input;
 mod leader;

@@ -2,11 +2,13 @@
 
 use protocol::channel::DeliveredMessage;
 use protocol::conversation::{Message, Outcome, ToolCall};
+use protocol::stats::TokenUsage;
 use protocol::status::{Completion, StopReason};
 use protocol::text::BackgroundResult;
 
+use crate::core::compaction::Step;
 use crate::core::reply::{ModelError, ModelReply};
-use crate::core::tally::Tally;
+use crate::core::tally::{Prices, Tally};
 
 /// The bounds of a run that count turns and tokens; time is the deadline's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,24 @@ pub struct Rules {
     pub max_turns: u32,
     /// Tokens; none is no limit.
     pub max_total_tokens: Option<u64>,
+    /// The model's context window, where it is known.
+    pub context_tokens: Option<u32>,
+    /// What tokens cost.
+    pub prices: Prices,
+}
+
+/// What a step of shortening came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compacted {
+    /// The conversation is shorter now.
+    Shorter {
+        /// What it cost, where a model was asked.
+        usage: Option<TokenUsage>,
+    },
+    /// There was nothing that this step could take away.
+    Nothing,
+    /// The model that was to summarise failed.
+    Failed(ModelError),
 }
 
 /// What one call came to.
@@ -41,6 +61,8 @@ pub enum Input {
     Reply(ModelReply),
     /// The model failed for good.
     ModelFailed(ModelError),
+    /// The last [`Action::Compact`] came to this.
+    Compacted(Compacted),
     /// The calls of the last [`Action::Run`] have ended; one result for each, in its order.
     Results(Vec<CallResult>),
     /// Messages of others came.
@@ -70,6 +92,8 @@ pub enum Action {
     Acknowledge(Vec<String>),
     /// Ask the model; its answer is the next input.
     Ask,
+    /// Shorten the conversation; what that came to is the next input.
+    Compact(Step),
     /// Run these calls side by side; their results are the next input.
     Run(Vec<ToolCall>),
     /// Wait for a message.

@@ -7,6 +7,8 @@ use protocol::text::BackgroundState;
 
 use super::*;
 use crate::core::loop_guard::fingerprint;
+use crate::core::reply::ModelErrorKind;
+use crate::core::tally::Prices;
 use crate::tools::Tally;
 
 const EARLY: TimeSpent = TimeSpent {
@@ -23,6 +25,8 @@ fn rules(completion: Completion) -> Rules {
         completion,
         max_turns: MAX_TURNS_DEFAULT,
         max_total_tokens: None,
+        context_tokens: None,
+        prices: Prices::default(),
     }
 }
 
@@ -83,7 +87,9 @@ impl Run {
                     self.asked += 1;
                     next.push(Action::Ask);
                 }
-                action @ (Action::Run(_) | Action::Rest { .. }) => next.push(action),
+                action @ (Action::Run(_) | Action::Compact(_) | Action::Rest { .. }) => {
+                    next.push(action)
+                }
             }
         }
         next
@@ -419,9 +425,124 @@ fn turns_and_tokens_are_bounded() {
         }),
         ..reply(Some("hm"), Vec::new())
     };
-    assert_eq!(run.step(Input::Reply(costly(9)), EARLY), [Action::Ask]);
-    assert_eq!(run.step(Input::Reply(costly(1)), EARLY), []);
+    assert_eq!(run.step(Input::Reply(costly(7)), EARLY), [Action::Ask]);
+    assert_eq!(run.tail(1), [Message::user(prompts().reminder())]);
+    assert_eq!(run.step(Input::Reply(costly(1)), EARLY), [Action::Ask]);
+    assert_eq!(run.tail(1), [Message::user(prompts().token_warning(2))]);
+    assert_eq!(run.step(Input::Reply(costly(2)), EARLY), [Action::Ask]);
+    assert_eq!(run.tail(1), [Message::user(prompts().tokens_spent())]);
+    run.step(
+        Input::Reply(ModelReply {
+            tool_calls: make(&[("r", "read_file", "{}")]),
+            ..costly(1)
+        }),
+        EARLY,
+    );
+    assert_eq!(run.answers(&["1"]), []);
     assert_eq!(run.outcome, failed("hm", StopReason::TokenLimit));
+}
+
+fn refusal(kind: ModelErrorKind) -> ModelError {
+    ModelError {
+        kind,
+        message: "the provider's words".into(),
+        requests: 1,
+    }
+}
+
+#[test]
+fn a_refused_conversation_is_shortened_twice_and_then_the_refusal_counts() {
+    // Overflow, compaction, overflow: an agent once tried 408 times in silence.
+    let too_long = || Input::ModelFailed(refusal(ModelErrorKind::ContextTooLong));
+    let shorter = || Input::Compacted(Compacted::Shorter { usage: None });
+    let (mut run, _) = Run::new(Completion::FinishTask);
+    let all_results = [Action::Compact(Step::AllResults)];
+    let summary = [Action::Compact(Step::Summary)];
+    assert_eq!(run.step(too_long(), EARLY), all_results);
+    assert_eq!(run.step(shorter(), EARLY), [Action::Ask]);
+    assert_eq!(run.step(too_long(), EARLY), summary);
+    assert_eq!(run.step(shorter(), EARLY), [Action::Ask]);
+    assert_eq!(run.step(too_long(), EARLY), []);
+    let words = failed("the provider's words", StopReason::ModelError);
+    assert_eq!(run.outcome, words);
+
+    // Where nothing can be taken away, the next step follows at once.
+    let nothing = || Input::Compacted(Compacted::Nothing);
+    let (mut run, _) = Run::new(Completion::FinishTask);
+    run.step(too_long(), EARLY);
+    assert_eq!(run.step(nothing(), EARLY), summary);
+    assert_eq!(run.step(nothing(), EARLY), []);
+    assert_eq!(run.outcome, words);
+
+    let (mut run, _) = Run::new(Completion::FinishTask);
+    run.step(too_long(), EARLY);
+    run.step(nothing(), EARLY);
+    let error = refusal(ModelErrorKind::Server);
+    assert_eq!(
+        run.step(Input::Compacted(Compacted::Failed(error)), EARLY),
+        []
+    );
+    assert_eq!(run.outcome, words);
+}
+
+#[test]
+fn a_full_context_is_shortened_before_the_next_question() {
+    let (mut run, _) = Run::with(Rules {
+        context_tokens: Some(100),
+        ..rules(Completion::FinishTask)
+    });
+    let used = |prompt| ModelReply {
+        usage: Some(TokenUsage {
+            prompt,
+            total: prompt,
+            ..TokenUsage::default()
+        }),
+        ..reply(Some("hm"), make(&[("r", "read_file", "{}")]))
+    };
+    run.step(Input::Reply(used(79)), EARLY);
+    assert_eq!(run.answers(&["1"]), [Action::Ask]);
+    run.step(Input::Reply(used(80)), EARLY);
+    assert_eq!(run.answers(&["2"]), [Action::Compact(Step::OldResults)]);
+    // What a summary costs counts, and is no turn. When it fails the model may still take it.
+    let nothing = Input::Compacted(Compacted::Nothing);
+    assert_eq!(run.step(nothing, EARLY), [Action::Compact(Step::Summary)]);
+    let error = refusal(ModelErrorKind::Server);
+    let failed = Input::Compacted(Compacted::Failed(error));
+    assert_eq!(run.step(failed, EARLY), [Action::Ask]);
+    run.step(Input::Stop(StopReason::Terminated), EARLY);
+
+    let (mut run, _) = Run::with(Rules {
+        context_tokens: Some(100),
+        ..rules(Completion::FinishTask)
+    });
+    run.step(Input::Reply(used(90)), EARLY);
+    run.answers(&["1"]);
+    let usage = used(50).usage;
+    let shorter = Input::Compacted(Compacted::Shorter { usage });
+    assert_eq!(run.step(shorter, EARLY), [Action::Ask]);
+    let stats = run.machine.stats(EARLY);
+    assert_eq!((stats.turns, stats.token_usage.prompt), (1, 140));
+}
+
+#[test]
+fn output_that_no_server_can_read_is_told_to_the_model_twice() {
+    let unreadable = || Input::ModelFailed(refusal(ModelErrorKind::UnreadableOutput));
+    let (mut run, _) = Run::new(Completion::FinishTask);
+    for _ in 0..2 {
+        for _ in 0..2 {
+            assert_eq!(run.step(unreadable(), EARLY), [Action::Ask]);
+            assert_eq!(run.tail(1), [Message::user(prompts().output_unreadable())]);
+        }
+        // An answer in between begins the count anew.
+        run.says("hm");
+    }
+    run.step(unreadable(), EARLY);
+    run.step(unreadable(), EARLY);
+    assert_eq!(run.step(unreadable(), EARLY), []);
+    assert_eq!(
+        run.outcome,
+        failed("the provider's words\n\nhm", StopReason::ModelError)
+    );
 }
 
 #[test]

@@ -85,7 +85,8 @@ struct Question<'a> {
 }
 
 impl Try for Question<'_> {
-    fn once<'a>(&'a self, events: EventSink<'a>) -> TryFuture<'a> {
+    // There is no seed in this interface, and answers differ from try to try.
+    fn once<'a>(&'a self, _variation: u32, events: EventSink<'a>) -> TryFuture<'a> {
         Box::pin(async move {
             let answer = self.endpoint.post(self.body.clone().into_bytes()).await?;
             read::<Assembler>(answer, self.messages, events).await

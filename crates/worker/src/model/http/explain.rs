@@ -156,6 +156,11 @@ impl Explainer {
                 "check the server, or raise `first_byte_seconds` or `gap_seconds` in `timeouts` of \
                  model `{key}`"
             ),
+            ModelErrorKind::UnreadableOutput => format!(
+                "the model `{}` writes calls that its server can't read: use another one than \
+                 `{key}`, or set `body` of it, for example `parallel_tool_calls`",
+                self.model
+            ),
             ModelErrorKind::Server
             | ModelErrorKind::Cut
             | ModelErrorKind::Deadline

@@ -3,10 +3,10 @@
 use protocol::channel::ModelAccess;
 use protocol::conversation::Message;
 use protocol::job::ModelSpec;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::assemble::Assembler;
-use super::request::body;
+use super::request::{body, varied};
 use crate::model::ask::{Chance, Try, TryFuture, ask, chance};
 use crate::model::http::{Endpoint, Wire};
 use crate::model::reading::read;
@@ -64,7 +64,7 @@ impl Model for OpenAi {
         Box::pin(async move {
             let question = Question {
                 endpoint: &self.endpoint,
-                body: Value::Object(body(&self.spec, &request)).to_string(),
+                body: body(&self.spec, &request),
                 messages: request.messages,
             };
             let requests = &mut self.requests;
@@ -80,14 +80,19 @@ impl Model for OpenAi {
 /// One question, ready to be sent as often as needed.
 struct Question<'a> {
     endpoint: &'a Endpoint,
-    body: String,
+    body: Map<String, Value>,
     messages: &'a [Message],
 }
 
 impl Try for Question<'_> {
-    fn once<'a>(&'a self, events: EventSink<'a>) -> TryFuture<'a> {
+    fn once<'a>(&'a self, variation: u32, events: EventSink<'a>) -> TryFuture<'a> {
         Box::pin(async move {
-            let answer = self.endpoint.post(self.body.clone().into_bytes()).await?;
+            let body = match variation {
+                0 => serde_json::to_vec(&self.body),
+                _ => serde_json::to_vec(&varied(&self.body, variation)),
+            }
+            .expect("a JSON value can be written");
+            let answer = self.endpoint.post(body).await?;
             read::<Assembler>(answer, self.messages, events).await
         })
     }

@@ -42,6 +42,22 @@ pub(super) fn body(spec: &ModelSpec, request: &ModelRequest<'_>) -> Map<String, 
     body
 }
 
+/// The same question, asked so that another answer can come of it: a local server with the same
+/// seed, or with no chance at all, writes the same unusable words again.
+pub(super) fn varied(body: &Map<String, Value>, variation: u32) -> Map<String, Value> {
+    let mut varied = body.clone();
+    let seed = body.get("seed").and_then(Value::as_i64).unwrap_or(0);
+    varied.insert("seed".to_owned(), (seed + i64::from(variation)).into());
+    let temperature = body.get("temperature").and_then(Value::as_f64);
+    if temperature.is_some_and(|temperature| temperature < VARIED_TEMPERATURE_MIN) {
+        varied.insert("temperature".to_owned(), VARIED_TEMPERATURE_MIN.into());
+    }
+    varied
+}
+
+/// Below it a seed makes little difference.
+const VARIED_TEMPERATURE_MIN: f64 = 0.4;
+
 fn tool(tool: &OfferedTool) -> Value {
     json!({"type": "function", "function": {
         "name": tool.name, "description": tool.description,
@@ -220,6 +236,57 @@ mod tests {
             made(&spec, &[], &[]),
             json!({"model": "m", "messages": [], "stream": false})
         );
+    }
+
+    #[test]
+    fn a_long_conversation_is_made_in_linear_time() {
+        // The shortest of some rounds is the cost without what else the machine does.
+        let cost = |turns: usize| {
+            let mut messages = vec![Message::system("s"), Message::user("u")];
+            for turn in 0..turns {
+                let id = format!("c{turn}");
+                let call = ToolCall::new(id.clone(), "read_file", "{\"path\":\"a\"}");
+                messages.push(Message::assistant(None, vec![call]));
+                messages.push(Message::tool(id, "x".repeat(100)));
+            }
+            let round = || {
+                let began = std::time::Instant::now();
+                assert_eq!(
+                    made(&spec(), &messages, &[])["messages"]
+                        .as_array()
+                        .map(Vec::len),
+                    Some(messages.len())
+                );
+                began.elapsed()
+            };
+            (0..8).map(|_| round()).min().unwrap()
+        };
+        let (short, long) = (cost(1_000), cost(8_000));
+        // Eight times the messages; a quadratic cost would be 64 times as much.
+        assert!(
+            long < short * 24,
+            "{short:?} for 2000 messages, {long:?} for 16000"
+        );
+    }
+
+    #[test]
+    fn a_varied_question_has_another_seed_and_some_chance() {
+        let fields = |value: Value| value.as_object().cloned().unwrap();
+        for (body, variation, wanted) in [
+            (json!({"model": "m"}), 1, json!({"model": "m", "seed": 1})),
+            (
+                json!({"seed": 7, "temperature": 0}),
+                2,
+                json!({"seed": 9, "temperature": 0.4}),
+            ),
+            (
+                json!({"temperature": 0.8}),
+                1,
+                json!({"temperature": 0.8, "seed": 1}),
+            ),
+        ] {
+            assert_eq!(varied(&fields(body), variation), fields(wanted));
+        }
     }
 
     #[test]
