@@ -107,6 +107,17 @@ pub struct Alone {
     /// only configured one, or one that the environment tells, such as OPENAI_API_KEY.
     #[arg(long, value_name = "KEY|URL#NAME", verbatim_doc_comment)]
     pub model: Option<String>,
+    /// Replay the model's answers of this conversations.json; tools run anew
+    ///
+    /// No model is asked: the recorded answers are given one after the other, to see
+    /// what the tools make of them now. When they are used up the run ends.
+    #[arg(
+        long,
+        value_name = "FILE",
+        verbatim_doc_comment,
+        conflicts_with = "model"
+    )]
+    pub replay: Option<PathBuf>,
     /// Choose how hard the model is to think
     ///
     /// Default: what is configured for the model.
@@ -213,7 +224,7 @@ impl Cli {
         match (&self.task_file, &self.job, self.channel) {
             (_, Some(job), None) => Ok(Mode::Job(job.clone())),
             (_, Some(job), Some(Channel::Stdio)) => Ok(Mode::Leader(job.clone())),
-            (Some(task_file), None, _) => Ok(Mode::Task(self.alone.wanted(task_file.clone()))),
+            (Some(task_file), None, _) => Ok(Mode::Task(self.alone.wanted(task_file.clone())?)),
             (None, None, _) => Err(StartError::new("neither a task nor a job was given")
                 .hint("pass --task-file FILE or --job FILE")),
         }
@@ -221,8 +232,16 @@ impl Cli {
 }
 
 impl Alone {
-    fn wanted(&self, task_file: PathBuf) -> Wanted {
-        Wanted {
+    fn wanted(&self, task_file: PathBuf) -> Result<Wanted, StartError> {
+        let replayed = match &self.replay {
+            None => None,
+            Some(file) => Some(format!(
+                "script:{}",
+                file.to_str()
+                    .ok_or_else(|| StartError::new("the path of --replay is not UTF-8"))?
+            )),
+        };
+        Ok(Wanted {
             task_file,
             system_prompt_file: self.system_prompt_file.clone(),
             workspace: self.workspace.clone().unwrap_or_else(|| PathBuf::from(".")),
@@ -234,7 +253,7 @@ impl Alone {
             },
             agent_id: self.agent_id,
             summary: self.summary.clone(),
-            model: self.model.clone(),
+            model: self.model.clone().or(replayed),
             thinking_mode: self.thinking_mode.map(|mode| match mode {
                 Thinking::Fast => ThinkingMode::Fast,
                 Thinking::Thinking => ThinkingMode::Thinking,
@@ -242,7 +261,7 @@ impl Alone {
             timeout_seconds: self.timeout_seconds,
             max_turns: self.max_turns,
             lang: self.lang.clone(),
-        }
+        })
     }
 }
 

@@ -313,3 +313,24 @@ fn a_job_file_reproduces_the_run_and_keeps_the_earlier_record() {
     let kept = place.own_file("earlier/1/conversations.json");
     assert_eq!(crate::harness::read_conversation(&kept), Some(first));
 }
+
+#[test]
+fn a_recorded_conversation_is_replayed_with_its_tools() {
+    let place = Place::new(greeting());
+    assert_eq!(place.run().output().unwrap().status.code(), Some(0));
+    let first = place.conversation();
+    let mut again = place.worker();
+    again.args([
+        "--task-file=task.md",
+        "--workspace=ws",
+        "--deliverables-dir=again",
+        "--replay=ws/out/.subagent/conversations.json",
+    ]);
+    let output = again.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let path = place.path("ws/again/.subagent/conversations.json");
+    let second = crate::harness::read_conversation(&path).unwrap();
+    // The first two tell of the time and of the other directory.
+    assert_eq!(second.messages[2..], first.messages[2..]);
+    assert_eq!(second.result, first.result);
+}

@@ -2,7 +2,8 @@
 //!
 //! A file whose name ends in `.jsonl` holds one reply a line. Any other is YAML (of which JSON is
 //! a part): a list of replies, or `parts:` for several agents, where the first part that fits is
-//! taken and a part without `agent_id` and `task_word` fits all.
+//! taken and a part without `agent_id` and `task_word` fits all. A `conversations.json` is a script
+//! too: the answers that are recorded in it.
 //!
 //! ```yaml
 //! parts:
@@ -28,6 +29,7 @@ use protocol::ids::AgentId;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::replay::recorded;
 use crate::model::ModelErrorKind;
 
 /// One reply of a script. Without `text`, `tool_calls` and `error` it is an empty answer.
@@ -50,6 +52,9 @@ pub(super) struct Reply {
     pub(super) finish: Finish,
     /// Whether this reply is given again for ever; only the last one may say so.
     pub(super) repeat: bool,
+    /// Whether it was recorded: nothing in it is a placeholder.
+    #[serde(skip)]
+    pub(super) as_recorded: bool,
 }
 
 /// One call of a scripted reply.
@@ -140,6 +145,9 @@ pub(super) fn replies_for(
     agent_id: AgentId,
     task: &str,
 ) -> Result<Vec<Reply>, String> {
+    if let Some(recorded) = recorded(text) {
+        return recorded;
+    }
     let replies = if path
         .extension()
         .is_some_and(|extension| extension == "jsonl")

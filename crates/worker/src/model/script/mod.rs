@@ -3,5 +3,6 @@
 mod file;
 mod fill;
 mod play;
+mod replay;
 
 pub use play::Script;

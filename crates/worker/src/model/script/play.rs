@@ -117,7 +117,9 @@ impl Script {
         if let Some(scripted) = reply.error {
             return Err(failure(scripted.kind, scripted.message));
         }
-        let answer = answer(reply, &self.values(turn), request.messages);
+        let values = self.values(turn);
+        let values: &[_] = if reply.as_recorded { &[] } else { &values };
+        let answer = answer(reply, values, request.messages);
         if let Some(text) = answer.content.clone() {
             events(ModelEvent::Text(text));
         }
