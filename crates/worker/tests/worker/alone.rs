@@ -319,6 +319,8 @@ fn a_recorded_conversation_is_replayed_with_its_tools() {
     let place = Place::new(greeting());
     assert_eq!(place.run().output().unwrap().status.code(), Some(0));
     let first = place.conversation();
+    // So that the same call of write_file creates it once more.
+    std::fs::remove_file(place.path("ws/out/a.txt")).unwrap();
     let mut again = place.worker();
     again.args([
         "--task-file=task.md",
