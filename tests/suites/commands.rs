@@ -92,6 +92,8 @@ fn pagers_and_editors_do_not_wait_for_a_key() {
         ]),
         Turn::finish(DONE),
     ]);
+    // The editor is opened only where a commit could be made.
+    workspace.configure("[confinement]\ngit = \"writable\"\n");
     let git = "git init -q . && git config user.email a@b && git config user.name n && \
                for i in $(seq 1 500); do \
                printf 'commit refs/heads/main\\ncommitter n <a@b> %s +0000\\ndata 4\\nc%03d\\n' $i $i; \

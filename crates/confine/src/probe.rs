@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use serde::{Deserialize, Serialize};
 
+use crate::files::{FilePolicy, WriteMode};
 use crate::limits;
 pub use crate::obstacles::Obstacle;
 use crate::obstacles::{self, Machine};
@@ -113,6 +114,8 @@ pub(crate) fn measure(highest: Rung, cgroup: Option<PathBuf>) -> Result<String, 
         keep_fd: Some(keep),
         highest,
         cgroup,
+        // Whether writes can be held at all; where an agent may write is its own business.
+        files: Some(FilePolicy::closed(WriteMode::Workspace)),
         ..JailPolicy::default()
     };
     let canary = [
