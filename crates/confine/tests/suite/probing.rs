@@ -2,6 +2,8 @@
 
 use std::process::Stdio;
 
+use confine::files::{FilePolicy, WriteMode};
+use confine::policy::JailPolicy;
 use confine::probe::{Probe, ProbeError, probe, probe_up_to};
 use confine::report::{KillReach, Rung};
 
@@ -20,7 +22,11 @@ fn the_probe_tells_what_a_jail_then_reports() {
         assert!(output.status.success());
         assert!(live.is_empty_within(BUDGET), "the canary is gone");
         let probed: Probe = serde_json::from_slice(&output.stdout).unwrap();
-        let real = start(user, &Default::default(), &["/bin/true"]).finish();
+        let policy = JailPolicy {
+            files: Some(FilePolicy::closed(WriteMode::Workspace)),
+            ..JailPolicy::default()
+        };
+        let real = start(user, &policy, &["/bin/true"]).finish();
         assert_eq!(
             probed.confinement,
             real.started.unwrap().confinement,
