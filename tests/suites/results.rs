@@ -5,6 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use system_tests::{Serve, Turn, Workspace, executable, until, within};
 
+/// With mounts of its own an agent can neither remove nor replace its folder, so what is made of that
+/// is shown where there are none.
+const UNPINNED: &str = "[confinement]\nhighest = \"group\"\n";
+
 fn faking(workspace: &Workspace) -> Serve {
     Serve::start_as(workspace, |command| {
         command.env("MUSTER_WORKER", executable("fake_worker"));
@@ -69,6 +73,7 @@ fn an_earlier_runs_result_is_not_this_runs() {
 fn links_and_pipes_in_place_of_the_result_are_not_followed() {
     // Reading follows links; opening a pipe blocks for ever.
     let workspace = Workspace::scripted(&[]);
+    workspace.configure(UNPINNED);
     let outside = workspace.path().parent().unwrap().join("outside");
     std::fs::create_dir(&outside).unwrap();
     let serve = faking(&workspace);
@@ -245,6 +250,7 @@ fn an_agent_that_deletes_its_folder_ends_in_words() {
         Turn::finish("removed everything that there was to remove here"),
     ];
     let workspace = Workspace::scripted(&removed);
+    workspace.configure(UNPINNED);
     let serve = Serve::start(&workspace);
     let answer = serve.call(
         "create_sub_agent",
