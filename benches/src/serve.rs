@@ -1,8 +1,9 @@
 //! A leader that serves, and a client of its control socket.
 
 use std::io::{BufRead, BufReader, PipeReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
@@ -75,7 +76,7 @@ impl Serve {
     /// When the socket refuses.
     pub fn connect(&self) -> Result<Client, BenchError> {
         let failed = "reach the control socket";
-        let stream = UnixStream::connect(&self.socket).map_err(BenchError::io(failed))?;
+        let stream = connect(&self.socket).map_err(BenchError::io(failed))?;
         let of = |stream: &UnixStream| {
             stream.set_read_timeout(Some(BUDGET))?;
             stream.try_clone()
@@ -126,6 +127,15 @@ impl Serve {
             .map(drop)
             .map_err(BenchError::io("wait for the leader"))
     }
+}
+
+/// Connects to a socket by way of its folder's descriptor, for an address holds no more than 107
+/// bytes of a path (unix(7)).
+fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+    let folder = std::fs::File::open(socket.parent().unwrap_or(Path::new("/")))?;
+    let name = socket.file_name().unwrap_or_default();
+    let short = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    UnixStream::connect(short.join(name))
 }
 
 impl Drop for Serve {
