@@ -38,4 +38,5 @@ mod supervisor;
 mod terminal;
 mod trust;
 mod wall_clock;
+mod web;
 mod worker_io;

@@ -32,12 +32,14 @@ pub fn of_error(code: ErrorCode) -> u8 {
         | ErrorCode::NoMatch
         | ErrorCode::SeveralMatches
         | ErrorCode::TooLarge
+        | ErrorCode::AddressRefused
         | ErrorCode::TooMany => exit::USAGE,
         ErrorCode::NoModel
         | ErrorCode::TooManyAgents
         | ErrorCode::SpawnFailed
         | ErrorCode::Nested
         | ErrorCode::NoLeader
+        | ErrorCode::WebSearchUnavailable
         | ErrorCode::ShuttingDown
         | ErrorCode::PermissionDenied
         | ErrorCode::DiskFull
@@ -47,6 +49,7 @@ pub fn of_error(code: ErrorCode) -> u8 {
         ErrorCode::AlreadyEnded
         | ErrorCode::AgentEnded
         | ErrorCode::AgentFailed
+        | ErrorCode::WebFailed
         | ErrorCode::TimedOut
         | ErrorCode::Cancelled => exit::FAILURE,
     }

@@ -59,11 +59,26 @@ pub struct InitializeResult {
     pub tools: Vec<Value>,
     /// The model with its key.
     pub model: ModelAccess,
+    /// The key of the search engine; none where it wants none. Like the model's it travels only
+    /// here.
+    #[serde(default)]
+    pub web_key: Option<WebKey>,
     /// Milliseconds until the deadline, counted from now.
     pub remaining_ms: u64,
 }
 
-/// A model and the key for it. The only place where a key travels.
+/// The key of a search engine, which is shown to nobody.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WebKey(pub String);
+
+impl std::fmt::Debug for WebKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WebKey(set)")
+    }
+}
+
+/// A model and the key for it. The only place where a model's key travels.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelAccess {
     /// The model.

@@ -75,6 +75,12 @@ words!(
         TooLarge = "too_large",
         /// As many of it as may be are there already.
         TooMany = "too_many",
+        /// No search engine is configured.
+        WebSearchUnavailable = "web_search_unavailable",
+        /// The address is none that may be fetched from.
+        AddressRefused = "address_refused",
+        /// A server of the web can't be reached, or answers with a failure.
+        WebFailed = "web_failed",
         /// It took too long.
         TimedOut = "timed_out",
         /// Not run, because an earlier call of the same turn ended the run.

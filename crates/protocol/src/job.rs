@@ -11,6 +11,8 @@ use crate::confinement::JobConfinement;
 use crate::ids::{AgentId, ConversationId, RoleId, TaskId};
 use crate::limits;
 use crate::status::{Completion, Language, ThinkingMode};
+use crate::tool::worker::Need;
+use crate::web::WebSpec;
 
 /// The `format` number of `job.json` that this version writes.
 pub const JOB_FORMAT: u32 = 1;
@@ -74,6 +76,9 @@ pub struct JobSpec {
     /// What of its confinement it must know itself.
     #[serde(default)]
     pub confinement: JobConfinement,
+    /// What it may have of the web; none for nothing.
+    #[serde(default)]
+    pub web: Option<WebSpec>,
     /// A folder whose texts stand in for the built-in prompts.
     #[serde(default)]
     pub prompts_dir: Option<PathBuf>,
@@ -97,6 +102,18 @@ pub struct ItemTag {
     pub id: String,
     /// SHA-256 of its line, in hexadecimal.
     pub sha256: String,
+}
+
+impl JobSpec {
+    /// What the job gives its agent that tools may need.
+    pub fn has(&self) -> Vec<Need> {
+        let web = self.web.as_ref();
+        let search = web
+            .and_then(|web| web.search.as_ref())
+            .map(|_| Need::Search);
+        let pages = web.filter(|web| web.pages).map(|_| Need::Pages);
+        search.into_iter().chain(pages).collect()
+    }
 }
 
 /// The bounds of one run.

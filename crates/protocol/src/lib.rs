@@ -26,4 +26,5 @@ pub mod stats;
 pub mod status;
 pub mod text;
 pub mod tool;
+pub mod web;
 pub mod wire;

@@ -32,6 +32,10 @@ pub const DELIVERABLES_ENTRIES_MAX: usize = 1_000_000;
 pub const TOOL_RESULT_CHARS_MAX: usize = 30_000;
 /// An agent's report inside a notice.
 pub const NOTICE_REPORT_BYTES_MAX: usize = 4 * 1024;
+/// A question to a search engine.
+pub const WEB_QUERY_CHARS_MAX: usize = 500;
+/// Hosts that `web.allow_hosts` may name.
+pub const WEB_ALLOW_HOSTS_MAX: usize = 100;
 /// Skills that a system prompt lists.
 pub const SKILLS_LISTED_MAX: usize = 40;
 /// What a system prompt says of one skill.

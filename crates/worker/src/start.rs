@@ -130,10 +130,12 @@ async fn run(
         (Mode::Job(path), _) | (Mode::Leader(path), None) => {
             let (job, prompts, agent_dir) = take_job(&path)?;
             let access = settings::with_key(job.spec.model.clone())?;
+            let web_key = settings::web_key_of(job.spec.web.as_ref())?;
             let prepared = Prepared {
                 job,
                 prompts,
                 access,
+                web_key,
                 highest: highest_of_environment(),
                 warnings: Vec::new(),
             };
@@ -232,7 +234,7 @@ async fn run_alone(
         reporter,
         keeping: Arc::clone(&keeping),
     };
-    let ended = alone(start, prepared.access).await?;
+    let ended = alone(start, prepared.access, prepared.web_key).await?;
     let result = agent_result(
         &spec,
         &prepared.prompts,
@@ -275,14 +277,18 @@ fn dry_run(prepared: &Prepared, keeping: &Keeping) -> Result<u8, StartError> {
     let job = &prepared.job;
     let project = look_around(&job.spec.workspace);
     let warnings: Vec<&String> = prepared.warnings.iter().chain(&project.warnings).collect();
-    let tools: Vec<serde_json::Value> =
-        offered(&prepared.prompts, &job.spec.tools, &has(&project), &[])
-            .into_iter()
-            .map(|tool| {
-                json!({"name": tool.name, "description": tool.description,
+    let tools: Vec<serde_json::Value> = offered(
+        &prepared.prompts,
+        &job.spec.tools,
+        &has(&job.spec, &project),
+        &[],
+    )
+    .into_iter()
+    .map(|tool| {
+        json!({"name": tool.name, "description": tool.description,
                    "parameters": tool.parameters})
-            })
-            .collect();
+    })
+    .collect();
     print_line(&json!({
         "job": job.spec,
         "messages": first_messages(job, &prepared.prompts, &project),

@@ -68,6 +68,7 @@ pub(crate) fn job(number: u32) -> JobSpec {
         model: ModelSpec::new("m", Provider::Script, "", "m.jsonl"),
         limits: JobLimits::default(),
         confinement: Default::default(),
+        web: None,
         prompts_dir: None,
         created_at: "2026-03-10T12:00:00Z".to_owned(),
         attempt: 1,

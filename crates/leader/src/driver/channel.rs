@@ -100,6 +100,7 @@ impl State {
             protocol: PROTOCOL.to_owned(),
             tools: Vec::new(),
             model: held.plan.access.clone(),
+            web_key: held.plan.web_key.clone(),
             remaining_ms: u64::from(held.plan.job.limits.timeout_seconds) * 1_000,
         };
         self.inputs.push_back(Input::Initialized {

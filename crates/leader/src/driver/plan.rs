@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use protocol::channel::ModelAccess;
-use protocol::config::{Settings, api_key, model_by_key, select_model};
+use protocol::channel::{ModelAccess, WebKey};
+use protocol::config::{Settings, api_key, model_by_key, select_model, web_key};
 use protocol::confinement::{NetworkMode, WriteMode};
 use protocol::definition::Definition;
 use protocol::error::{ErrorCode, ToolError};
@@ -84,6 +84,8 @@ pub struct Plan {
     pub system_prompt: String,
     /// The model with its key, for the answer to `initialize`.
     pub access: ModelAccess,
+    /// The key of the search engine, for the same answer.
+    pub web_key: Option<WebKey>,
     /// Earlier runs of the same agent, any of which the journal in its folder may be of; empty
     /// for one that is not resumed.
     pub earlier: Vec<TaskId>,
@@ -168,6 +170,7 @@ pub fn plan(
             max_total_tokens: settings.limits.max_total_tokens,
         },
         confinement: settings.job_confinement(),
+        web: settings.web.clone(),
         prompts_dir: settings
             .prompts_dir
             .as_ref()
@@ -191,6 +194,7 @@ pub fn plan(
         },
         system_prompt,
         access,
+        web_key: search_key(ground)?,
         earlier: Vec::new(),
         job,
     })
@@ -234,6 +238,7 @@ pub fn plan_again(
             max_total_tokens: settings.limits.max_total_tokens,
         },
         confinement: settings.job_confinement(),
+        web: settings.web.clone(),
         prompts_dir: settings
             .prompts_dir
             .as_ref()
@@ -248,6 +253,7 @@ pub fn plan_again(
         system_prompt: system_prompt(&job, ground, spoken_time),
         task: order.task.clone(),
         access,
+        web_key: search_key(ground)?,
         earlier: order.earlier.clone(),
         warnings: Vec::new(),
         job,
@@ -285,6 +291,12 @@ fn model_again(order: &ResumeRequest, ground: &Ground) -> Result<ModelAccess, To
     })
 }
 
+/// The key of the search engine, read anew for each agent as its model's is.
+fn search_key(ground: &Ground) -> Result<Option<WebKey>, ToolError> {
+    let variable = |name: &str| ground.environment.get(name);
+    web_key(ground.settings.web.as_ref(), &variable).map_err(|error| error.to_tool_error())
+}
+
 fn system_prompt(job: &JobSpec, ground: &Ground, spoken_time: &str) -> String {
     let paths: Vec<String> = job.write_paths.iter().map(|path| text_of(path)).collect();
     ground.texts.of(job.language).system_prompt(&SystemPrompt {
@@ -293,7 +305,7 @@ fn system_prompt(job: &JobSpec, ground: &Ground, spoken_time: &str) -> String {
         system: &ground.system,
         current_time: spoken_time,
         deliverables_dir: &text_of(&job.deliverables_dir),
-        tools: &useful_tools(&job.tools, &[]),
+        tools: &useful_tools(&job.tools, &job.has()),
         write_scope: match (job.confinement.write, paths.is_empty()) {
             (WriteMode::Workspace, true) => WriteScope::Workspace,
             (WriteMode::Workspace, false) | (WriteMode::Scope, _) => WriteScope::Paths(&paths),

@@ -26,6 +26,7 @@ pub(crate) fn job(workspace: &Path, deliverables_dir: &str) -> JobSpec {
         model: ModelSpec::new("m", Provider::Script, "", "replies.jsonl"),
         limits: JobLimits::default(),
         confinement: Default::default(),
+        web: None,
         prompts_dir: None,
         created_at: "2026-03-10T12:00:00Z".into(),
         attempt: 1,

@@ -12,6 +12,7 @@ use super::settings::{
 use super::trust::Wish;
 use crate::job::ModelSpec;
 use crate::limits;
+use crate::web::WebSpec;
 
 /// Who set a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,8 @@ struct Held {
 pub(super) struct Draft {
     values: BTreeMap<String, Held>,
     pub(super) models: BTreeMap<String, (ModelSpec, String)>,
+    /// The web, and who set it.
+    pub(super) web: Option<(WebSpec, String)>,
     warnings: Vec<String>,
     /// What a workspace's file does not get. What holds instead is filled in last.
     pub(super) wishes: Vec<Wish>,
@@ -49,6 +52,11 @@ impl Draft {
     pub(super) fn set_model(&mut self, spec: ModelSpec, source: &str) {
         self.models
             .insert(spec.key.clone(), (spec, source.to_owned()));
+    }
+
+    /// Takes a person's web.
+    pub(super) fn set_web(&mut self, web: WebSpec, source: &str) {
+        self.web = Some((web, source.to_owned()));
     }
 
     /// Adds a warning.
@@ -301,12 +309,17 @@ impl Draft {
             sources.insert(format!("models.{key}"), source);
             models.insert(key, spec);
         }
+        let web = std::mem::take(&mut self.web).map(|(web, source)| {
+            sources.insert("web".to_owned(), source);
+            web
+        });
         Ok(Settings {
             language: self.language(),
             default_model: self.text("default_model"),
             prompts_dir: self.text("prompts_dir").map(PathBuf::from),
             limits,
             models,
+            web,
             require: self.require(),
             highest: self.highest(),
             cgroup: self.text("confinement.cgroup").map(PathBuf::from),

@@ -42,7 +42,7 @@ pub(super) struct Field<'a> {
 }
 
 impl Field<'_> {
-    fn wrong(&self, kind: ConfigErrorKind, rule: &str) -> ConfigError {
+    pub(super) fn wrong(&self, kind: ConfigErrorKind, rule: &str) -> ConfigError {
         ConfigError::new(kind, format!("`{}` must be {rule}", self.path)).at(&self.at)
     }
 
@@ -79,6 +79,24 @@ impl Field<'_> {
             .find(|(word, _)| word == text)
             .map(|(_, value)| *value)
             .ok_or_else(|| self.wrong(ConfigErrorKind::OutOfRange, &rule))
+    }
+
+    /// A list of so many texts at most.
+    pub(super) fn texts(&self, rule: &str, most: usize) -> Result<Vec<String>, ConfigError> {
+        let Value::List(items) = self.value else {
+            return Err(self.misfit(rule));
+        };
+        if items.len() > most {
+            let rule = format!("a list of at most {most}");
+            return Err(self.wrong(ConfigErrorKind::OutOfRange, &rule));
+        }
+        items
+            .iter()
+            .map(|item| match item {
+                Value::Text(text) => Ok(text.clone()),
+                _ => Err(self.wrong(ConfigErrorKind::WrongType, rule)),
+            })
+            .collect()
     }
 
     fn whole(&self, min: u32, max: u32) -> Result<u32, ConfigError> {

@@ -149,8 +149,10 @@ pub(super) enum Setting {
 
 /// The sections that hold no plain value of this version.
 pub(super) const MODELS: &str = "models";
+/// The section of the web.
+pub(super) const WEB: &str = "web";
 /// Sections of which a later version knows more.
-pub(super) const LATER_SECTIONS: &[&str] = &["agents", "web", "launcher", "team"];
+pub(super) const LATER_SECTIONS: &[&str] = &["agents", "launcher", "team"];
 /// The section of what is kept of ended runs.
 pub(super) const RETENTION: &str = "retention";
 /// Keys of `[confinement]`.

@@ -5,12 +5,13 @@ use super::error::{ConfigError, ConfigErrorKind, not_available, secret_in_file, 
 use super::field::is_secret_name;
 use super::keys::{
     CONFINEMENT, Key, LATER_CONFINEMENT, LATER_SECTIONS, MODELS, NUMBERS, RETENTION,
-    RETENTION_NUMBERS, TOP,
+    RETENTION_NUMBERS, TOP, WEB,
 };
 use super::model::read_model;
 use super::settings::Settings;
 use super::tree::{Entry, Value, parse, place};
 use super::trust::{FileTrust, Wish};
+use super::web::read_web;
 
 /// One file's text.
 #[derive(Debug, Clone)]
@@ -146,6 +147,13 @@ fn read_file(draft: &mut Draft, file: &ConfigFile, trust: Trust) -> Result<(), C
                 Trust::User | Trust::Accepted => read_models(draft, file, &entry, trust)?,
                 Trust::Workspace => wish_for_models(draft, file, &entry),
             },
+            WEB => match trust {
+                Trust::User | Trust::Accepted => {
+                    let web = read_web(entries_of(&entry, file)?, &file.name, &at)?;
+                    draft.set_web(web, &trust.source(&at));
+                }
+                Trust::Workspace => wish_for_web(draft, file, &entry),
+            },
             later if LATER_SECTIONS.contains(&later) => match trust {
                 Trust::User | Trust::Accepted => return Err(not_available(later, &at)),
                 Trust::Workspace => draft.warn(ignored(later, &at)),
@@ -240,6 +248,20 @@ fn wish_for_models(draft: &mut Draft, file: &ConfigFile, section: &Entry) {
             };
             draft.wish(key, place(&file.name, entry.line), wanted);
         }
+    }
+}
+
+/// A section of the web gives agents the web even where it is empty.
+fn wish_for_web(draft: &mut Draft, file: &ConfigFile, section: &Entry) {
+    let at = place(&file.name, section.line);
+    draft.warn(ignored(WEB, &at));
+    let entries = section.value.entries();
+    if entries.iter().all(|entry| entry.key != "pages") {
+        draft.wish(format!("{WEB}.pages"), at, "true".to_owned());
+    }
+    for entry in entries {
+        let key = format!("{WEB}.{}", entry.key);
+        draft.wish(key, place(&file.name, entry.line), entry.value.to_toml());
     }
 }
 

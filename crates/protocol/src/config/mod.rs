@@ -29,11 +29,12 @@ mod select;
 mod settings;
 mod tree;
 mod trust;
+mod web;
 mod wishes;
 
 pub use error::{ConfigError, ConfigErrorKind};
 pub use layers::{ConfigFile, Flag, Layers, resolve, wishes};
-pub use select::{api_key, model_by_key, select_model};
+pub use select::{api_key, model_by_key, select_model, web_key};
 pub use settings::{
     Admission, LanguageChoice, LimitSettings, RequiredRung, RetentionSettings, Settings,
 };

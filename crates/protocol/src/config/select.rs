@@ -3,8 +3,10 @@
 use super::error::{ConfigError, ConfigErrorKind};
 use super::field::check_base_url;
 use super::settings::Settings;
+use crate::channel::WebKey;
 use crate::error::closest;
 use crate::job::{ModelSpec, Provider};
+use crate::web::WebSpec;
 
 /// Looks a variable up.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -160,24 +162,42 @@ pub fn api_key(spec: &ModelSpec, env: Environment<'_>) -> Result<Option<String>,
     let Some(variable) = &spec.api_key_env else {
         return Ok(None);
     };
-    let model = &spec.key;
+    key_in(variable, &format!("model `{}`", spec.key), env).map(Some)
+}
+
+/// The key in a variable, for what `whose` names.
+fn key_in(variable: &str, whose: &str, env: Environment<'_>) -> Result<String, ConfigError> {
     let Some(key) = filled(env, variable) else {
         return Err(ConfigError::new(
             ConfigErrorKind::NoKey,
-            format!("model `{model}` wants its key in `{variable}`, which is not set"),
+            format!("{whose} wants its key in `{variable}`, which is not set"),
         )
         .hint(format!(
             "export {variable}, or leave `api_key_env` out if the server wants no key"
         )));
     };
     if key.chars().all(|c| ('!'..='~').contains(&c)) {
-        return Ok(Some(key));
+        return Ok(key);
     }
     Err(ConfigError::new(
         ConfigErrorKind::NoKey,
         format!("`{variable}` holds blanks or other characters that a key can't have"),
     )
     .hint("set it again; perhaps more than the key was copied"))
+}
+
+/// The key of the search engine, from the variable that it names; none where it names none.
+///
+/// # Errors
+/// As [`api_key`].
+pub fn web_key(web: Option<&WebSpec>, env: Environment<'_>) -> Result<Option<WebKey>, ConfigError> {
+    let Some(variable) = web
+        .and_then(|web| web.search.as_ref())
+        .and_then(|search| search.api_key_env.as_ref())
+    else {
+        return Ok(None);
+    };
+    key_in(variable, "the search engine", env).map(|key| Some(WebKey(key)))
 }
 
 fn by_choice(

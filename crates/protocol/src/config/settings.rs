@@ -9,6 +9,7 @@ use crate::confinement::{GitMode, JobConfinement, NetworkMode, WriteMode};
 use crate::job::ModelSpec;
 use crate::limits;
 use crate::status::{Language, words};
+use crate::web::WebSpec;
 
 words!(
     /// What happens to a new agent when as many run as may.
@@ -143,6 +144,8 @@ pub struct Settings {
     pub limits: LimitSettings,
     /// `[models]` by key.
     pub models: BTreeMap<String, ModelSpec>,
+    /// `[web]`; none where there is no such section.
+    pub web: Option<WebSpec>,
     /// `[confinement] require`.
     pub require: RequiredRung,
     /// `[confinement] highest`: what is above it is not even tried.

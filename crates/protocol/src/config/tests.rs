@@ -6,11 +6,13 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::channel::WebKey;
 use crate::confinement::{GitMode, JobConfinement, NetworkMode, WriteMode};
 use crate::error::ErrorCode;
 use crate::job::{EmptyContent, ModelSpec, ModelTimeouts, Provider};
 use crate::limits;
 use crate::status::{Language, ThinkingMode};
+use crate::web::{Engine, SearchSpec, WebSpec};
 
 /// The last word on a workspace's file of which something was ignored.
 const MORE: &str =
@@ -398,7 +400,6 @@ fn a_workspace_has_no_say_in_what_is_tried_and_where() {
 fn parts_of_later_versions_are_refused_in_the_users_file() {
     for (text, key, line) in [
         ("[agents.bash]\ntimeout_seconds = 5", "agents", 1),
-        ("\n[web]\n", "web", 2),
         ("[launcher]\nkind = \"local\"", "launcher", 1),
         ("[team]\n", "team", 1),
         ("[confinement]\nmemory = \"1G\"", "confinement.memory", 2),
@@ -410,6 +411,67 @@ fn parts_of_later_versions_are_refused_in_the_users_file() {
             format!("user.toml:{line}: `{key}` is not available in this version")
         );
     }
+}
+
+#[test]
+fn the_web_is_there_only_where_a_person_wrote_it_down() {
+    assert_eq!(user("").unwrap().web, None);
+    let pages = WebSpec {
+        pages: true,
+        ..WebSpec::default()
+    };
+    assert_eq!(user("[web]\n").unwrap().web, Some(pages));
+    let full = "[web]\nsearch = \"searxng\"\nbase_url = \"http://127.0.0.1:8888/\"\n\
+                api_key_env = \"SEARCH_KEY\"\npages = false\nallow_hosts = [\"docs.internal\", \"::1\"]\n";
+    let settings = user(full).unwrap();
+    let web = WebSpec {
+        search: Some(SearchSpec {
+            engine: Engine::Searxng,
+            base_url: "http://127.0.0.1:8888".to_owned(),
+            api_key_env: Some("SEARCH_KEY".to_owned()),
+        }),
+        pages: false,
+        allow_hosts: vec!["docs.internal".to_owned(), "::1".to_owned()],
+    };
+    assert_eq!(settings.web.as_ref(), Some(&web));
+    assert_eq!(settings.sources["web"], "user.toml:1");
+    let env = environment(&[("SEARCH_KEY", "tok123456789")]);
+    let key = web_key(Some(&web), &env).unwrap();
+    assert_eq!(format!("{key:?}"), "Some(WebKey(set))");
+    assert_eq!(key, Some(WebKey("tok123456789".to_owned())));
+    let error = web_key(Some(&web), &environment(&[])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the search engine wants its key in `SEARCH_KEY`, which is not set"
+    );
+    let tavily = user("[web]\nsearch = \"tavily\"\n").unwrap().web.unwrap();
+    let search = tavily.search.unwrap();
+    assert_eq!(search.base_url, "https://api.tavily.com");
+}
+
+#[test]
+fn what_the_web_section_can_not_mean_is_refused() {
+    for (text, words) in [
+        ("serach = \"tavily\"", "did you mean `search`"),
+        (
+            "search = \"bing\"",
+            "must be one of \"searxng\", \"tavily\"",
+        ),
+        ("search = \"searxng\"", "lacks `base_url`"),
+        ("base_url = \"http://h\"", "lacks `search`"),
+        ("api_key = \"tok123456789\"", "`web.api_key`"),
+        ("allow_hosts = \"x\"", "a list of hosts"),
+        ("allow_hosts = [\"http://x/\"]", "a list of hosts"),
+        ("allow_hosts = [5]", "a list of hosts"),
+        ("pages = 1", "true or false"),
+    ] {
+        let error = user(&format!("[web]\n{text}\n")).unwrap_err();
+        let report = error.report();
+        assert!(report.contains(words), "{text}: {report}");
+        assert!(!report.contains("tok123456789"), "{report}");
+        assert!(report.contains("user.toml:"), "{report}");
+    }
+    assert!(user("web = 5").is_err());
 }
 
 #[test]

@@ -130,6 +130,12 @@ impl Wish {
             ("models", "headers") => "these headers are sent with every request",
             ("models", "body") => "these fields are sent with every request",
             ("models", _) => "part of a model that agents may use",
+            ("web", "base_url") => "what agents search for is sent to this server",
+            ("web", "api_key_env") => "the content of this variable is sent to that server",
+            ("web", "allow_hosts") => {
+                "agents may read pages of these hosts, on private addresses too"
+            }
+            ("web", _) => "agents may use the web",
             ("default_model", _) => "agents use this model unless another is named",
             ("prompts_dir", _) => {
                 "agents are instructed by the files in it, whatever stands in them later"

@@ -292,7 +292,7 @@ fn a_file_that_changed_says_so_and_one_that_only_tightens_does_not() {
         "muster.toml: has changed since it was accepted (then), so that it is not trusted any \
          more; `leader trust` shows what it wants now"
     );
-    let never = resolve(&layers("", "[web]\nprompts = 1\n", FileTrust::Never)).unwrap();
+    let never = resolve(&layers("", "[team]\nprompts = 1\n", FileTrust::Never)).unwrap();
     assert_eq!(
         never.warnings.len(),
         1,

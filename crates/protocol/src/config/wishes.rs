@@ -38,9 +38,10 @@ impl Draft {
     pub(super) fn wishes(self) -> Vec<Wish> {
         let with_held = |wish: &Wish| Wish {
             in_force: self.held_as_toml(&wish.key),
-            source: match self.model_of(&wish.key) {
-                Some((_, source)) => source.clone(),
-                None => self.source(&wish.key),
+            source: match (self.model_of(&wish.key), &self.web) {
+                (Some((_, source)), _) => source.clone(),
+                (None, Some((_, source))) if wish.key.starts_with("web.") => source.clone(),
+                (None, _) => self.source(&wish.key),
             },
             ..wish.clone()
         };
@@ -54,6 +55,23 @@ impl Draft {
         self.models.get(model)
     }
 
+    /// One value of the web that holds; none where there is none.
+    fn web_as_toml(&self, field: &str) -> Option<String> {
+        let (web, _) = self.web.as_ref()?;
+        let search = web.search.as_ref();
+        match field {
+            "pages" => Some(web.pages.to_string()),
+            "allow_hosts" => Some(format!("{:?}", web.allow_hosts)),
+            "search" => search.map(|search| format!("{:?}", search.engine.as_str())),
+            "base_url" => search.map(|search| format!("{:?}", search.base_url)),
+            "api_key_env" => {
+                let variable = search.and_then(|search| search.api_key_env.as_ref());
+                variable.map(|variable| format!("{variable:?}"))
+            }
+            _ => None,
+        }
+    }
+
     fn held_as_toml(&self, path: &str) -> String {
         const NONE: &str = "(none)";
         let field = path.rsplit('.').next().unwrap_or_default();
@@ -64,6 +82,9 @@ impl Draft {
                 (_, "headers") => "(hidden)".to_owned(),
                 (value, _) => value.to_string(),
             };
+        }
+        if path.starts_with("web.") {
+            return self.web_as_toml(field).unwrap_or_else(|| NONE.to_owned());
         }
         match Key::of_path(path) {
             None => NONE.to_owned(),

@@ -50,6 +50,7 @@ pub(super) const FILES: &[PromptFile] = files!(
     "tools/check_background.md",
     "tools/create_sub_agent.md",
     "tools/edit_file.md",
+    "tools/extract_webpage.md",
     "tools/finish_task.md",
     "tools/get_sub_agent_status.md",
     "tools/list_active_sub_agents.md",
@@ -60,6 +61,7 @@ pub(super) const FILES: &[PromptFile] = files!(
     "tools/stop_background.md",
     "tools/terminate_sub_agent.md",
     "tools/wait_sub_agents.md",
+    "tools/web_search.md",
     "tools/write_file.md",
 );
 

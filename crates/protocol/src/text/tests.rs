@@ -9,7 +9,7 @@ use crate::limits;
 use crate::stats::Stats;
 use crate::status::{Completion, Language, Status, StopReason};
 use crate::tool::leader::LEADER_TOOLS;
-use crate::tool::worker::{WORKER_TOOLS, need_of};
+use crate::tool::worker::{WORKER_TOOLS, need_of, useful_tools};
 
 const LANGUAGES: [Language; 2] = [Language::Zh, Language::En];
 
@@ -538,7 +538,7 @@ fn every_tool_that_a_text_names_exists_for_those_who_read_it() {
 
 #[test]
 fn the_first_request_is_small() {
-    let tools = tools();
+    let tools = useful_tools(&tools(), &[]);
     for prompts in [zh(), en()] {
         let offered: Vec<_> = WORKER_TOOLS
             .iter()

@@ -25,6 +25,8 @@ pub enum ActionKind {
     SearchingText,
     /// Searches for names.
     SearchingFiles,
+    /// Searches the web.
+    SearchingWeb,
     /// Runs a command.
     Running,
     /// Hands in its report.
@@ -45,6 +47,7 @@ impl ActionKind {
         ActionKind::Editing,
         ActionKind::SearchingText,
         ActionKind::SearchingFiles,
+        ActionKind::SearchingWeb,
         ActionKind::Running,
         ActionKind::Reporting,
         ActionKind::Calling,
@@ -61,6 +64,7 @@ impl ActionKind {
             ActionKind::Editing => "action_editing",
             ActionKind::SearchingText => "action_searching_text",
             ActionKind::SearchingFiles => "action_searching_files",
+            ActionKind::SearchingWeb => "action_searching_web",
             ActionKind::Running => "action_running",
             ActionKind::Reporting => "action_reporting",
             ActionKind::Calling => "action_calling",

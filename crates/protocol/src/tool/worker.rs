@@ -45,6 +45,16 @@ pub const WORKER_TOOLS: &[ToolDef] = &[
         schema: schema_of::<StopBackgroundParams>,
     },
     ToolDef {
+        name: WEB_SEARCH,
+        read_only: true,
+        schema: schema_of::<WebSearchParams>,
+    },
+    ToolDef {
+        name: EXTRACT_WEBPAGE,
+        read_only: true,
+        schema: schema_of::<ExtractWebpageParams>,
+    },
+    ToolDef {
         name: READ_SKILL,
         read_only: true,
         schema: schema_of::<ReadSkillParams>,
@@ -70,6 +80,10 @@ pub const RUN_COMMAND: &str = "run_command";
 pub const CHECK_BACKGROUND: &str = "check_background";
 /// Ends a background command.
 pub const STOP_BACKGROUND: &str = "stop_background";
+/// Searches the web.
+pub const WEB_SEARCH: &str = "web_search";
+/// Reads a page of the web.
+pub const EXTRACT_WEBPAGE: &str = "extract_webpage";
 /// Reads a skill.
 pub const READ_SKILL: &str = "read_skill";
 /// Reports the end of the task.
@@ -80,12 +94,18 @@ pub const FINISH_TASK: &str = "finish_task";
 pub enum Need {
     /// At least one skill.
     Skills,
+    /// A search engine.
+    Search,
+    /// Leave to read pages of the web.
+    Pages,
 }
 
 /// What a tool needs beside its grant; none for most. A tool whose need is not met is offered to
 /// no model: what can only fail is not worth its place in every request.
 pub fn need_of(tool: &str) -> Option<Need> {
     match tool {
+        WEB_SEARCH => Some(Need::Search),
+        EXTRACT_WEBPAGE => Some(Need::Pages),
         READ_SKILL => Some(Need::Skills),
         _ => None,
     }
@@ -301,6 +321,68 @@ pub struct StopBackgroundParams {
 }
 
 impl Params for StopBackgroundParams {}
+
+/// Parameters of [`WEB_SEARCH`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct WebSearchParams {
+    /// What to search for.
+    pub query: String,
+    /// Most results, default 5.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 20))]
+    pub max_results: Option<i64>,
+}
+
+impl Params for WebSearchParams {
+    fn check(&self) -> Result<(), ToolError> {
+        if self.query.trim().is_empty() {
+            return Err(out_of_range("query", "a text of at least one character"));
+        }
+        if self.query.chars().count() > limits::WEB_QUERY_CHARS_MAX {
+            let most = limits::WEB_QUERY_CHARS_MAX;
+            return Err(out_of_range("query", &format!("at most {most} characters")));
+        }
+        match self.max_results {
+            Some(n) if !(1..=20).contains(&n) => Err(out_of_range("max_results", "1 to 20")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which part of a page [`EXTRACT_WEBPAGE`] shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum PagePart {
+    /// The main text.
+    Main,
+    /// All of it.
+    Full,
+}
+
+/// Parameters of [`EXTRACT_WEBPAGE`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct ExtractWebpageParams {
+    /// The page's address.
+    pub url: String,
+    /// Most characters to show.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub max_chars: Option<i64>,
+    /// `main` text (default) or `full` page.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("enum" = ["main", "full"]))]
+    pub part: Option<PagePart>,
+}
+
+impl Params for ExtractWebpageParams {
+    fn check(&self) -> Result<(), ToolError> {
+        match self.max_chars {
+            Some(n) if n < 1 => Err(out_of_range("max_chars", "1 or more")),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// Parameters of [`READ_SKILL`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -10,6 +10,8 @@ pub struct Tally {
     pub files_read: u64,
     /// Searches.
     pub searches: u64,
+    /// Pages of the web.
+    pub web_pages: u64,
     /// Commands that started a process.
     pub commands: u64,
     /// Files written.
@@ -90,6 +92,7 @@ impl Counts {
         let stats = &mut self.stats;
         stats.files_read = stats.files_read.saturating_add(tally.files_read);
         stats.searches = stats.searches.saturating_add(tally.searches);
+        stats.web_pages = stats.web_pages.saturating_add(tally.web_pages);
         stats.commands = stats.commands.saturating_add(tally.commands);
         stats.files_written = stats.files_written.saturating_add(tally.files_written);
     }
@@ -136,6 +139,7 @@ mod tests {
         counts.call(Tally {
             files_read: 1,
             searches: 2,
+            web_pages: 4,
             commands: 3,
             files_written: u64::MAX,
         });
@@ -149,7 +153,7 @@ mod tests {
                 runtime_seconds: 7,
                 files_read: 1,
                 searches: 2,
-                web_pages: 0,
+                web_pages: 4,
                 commands: 3,
                 files_written: u64::MAX,
                 turns: 2,

@@ -204,6 +204,7 @@ pub(crate) mod tests {
             model: ModelSpec::new("demo", Provider::Script, "", "replies.yaml"),
             limits: JobLimits::default(),
             confinement: Default::default(),
+            web: None,
             prompts_dir: None,
             created_at: "2026-03-10T12:00:00Z".into(),
             attempt: 1,

@@ -5,12 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use protocol::channel::ModelAccess;
+use protocol::channel::{ModelAccess, WebKey};
 use protocol::config::{
     ConfigError, ConfigFile, FileTrust, Flag, Layers, Settings, TrustRecord, api_key, record_name,
-    resolve, select_model, trust_dir,
+    resolve, select_model, trust_dir, web_key,
 };
 use protocol::limits::{CONFIG_BYTES_MAX, TRUST_RECORD_BYTES_MAX};
+use protocol::web::WebSpec;
 
 use crate::exit::StartError;
 use crate::io::job::read_text_or_none;
@@ -123,6 +124,15 @@ pub fn with_key(spec: protocol::job::ModelSpec) -> Result<ModelAccess, StartErro
     let lookup = |name: &str| std::env::var(name).ok();
     let api_key = api_key(&spec, &lookup).map_err(|error| start_error(&error))?;
     Ok(ModelAccess { spec, api_key })
+}
+
+/// The key of a search engine that is known already.
+///
+/// # Errors
+/// When it is missing.
+pub fn web_key_of(web: Option<&WebSpec>) -> Result<Option<WebKey>, StartError> {
+    let lookup = |name: &str| std::env::var(name).ok();
+    web_key(web, &lookup).map_err(|error| start_error(&error))
 }
 
 fn no_model(error: &ConfigError) -> StartError {

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use crate::core::reply::{FinishKind, ModelError, ModelErrorKind, ModelReply};
 pub use anthropic::Anthropic;
-pub use http::client;
+pub use http::{client, client_to};
 pub use open::{RunFacts, open};
 pub use openai::OpenAi;
 pub use script::Script;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use confine::files::CACHE_DIR;
 use confine::report::NetworkReach;
 use protocol::channel::{
-    INITIALIZE, InitializeParams, InitializeResult, ModelAccess, PROTOCOL, same_major,
+    INITIALIZE, InitializeParams, InitializeResult, ModelAccess, PROTOCOL, WebKey, same_major,
 };
 use protocol::confinement::{NetworkMode, WriteMode};
 use protocol::conversation::{Message, Role};
@@ -38,6 +38,7 @@ use crate::tools::background::Background;
 use crate::tools::command::{CommandWorld, Keeping};
 use crate::tools::project::Project;
 use crate::tools::skill::user_folder;
+use crate::tools::web::Web;
 use crate::tools::{ToolContext, list};
 
 /// What a run is begun with.
@@ -61,10 +62,14 @@ pub struct Start {
 ///
 /// # Errors
 /// When its record can't be begun.
-pub async fn alone(start: Start, access: ModelAccess) -> Result<Ended, StartError> {
+pub async fn alone(
+    start: Start,
+    access: ModelAccess,
+    web_key: Option<WebKey>,
+) -> Result<Ended, StartError> {
     let within = Duration::from_secs(u64::from(start.job.spec.limits.timeout_seconds));
     let (around, job, prompts) = open_surroundings(start, None, within)?;
-    Ok(work(around, job, prompts, access, &[], None).await)
+    Ok(work(around, job, prompts, (access, web_key), &[], None).await)
 }
 
 /// Runs a worker under a leader: says `initialize`, and gets its model and its time.
@@ -107,8 +112,8 @@ pub async fn under_leader(
         Err(why) => return Ok(around.fail(why, StopReason::ProtocolError, None).await),
     };
     around.watch.restart(welcome.remaining_ms);
-    let access = welcome.model;
-    Ok(work(around, job, prompts, access, &welcome.tools, Some(leader)).await)
+    let keys = (welcome.model, welcome.web_key);
+    Ok(work(around, job, prompts, keys, &welcome.tools, Some(leader)).await)
 }
 
 fn understand(answer: Value) -> Result<InitializeResult, String> {
@@ -149,7 +154,7 @@ async fn work(
     mut around: Surroundings,
     job: Job,
     prompts: Prompts,
-    access: ModelAccess,
+    (access, web_key): (ModelAccess, Option<WebKey>),
     served: &[Value],
     leader: Option<Leader>,
 ) -> Ended {
@@ -179,7 +184,7 @@ async fn work(
         Some(last) if last.role == Role::Assistant => vec![Message::user(prompts.reminder())],
         Some(_) => Vec::new(),
     };
-    let offered = offered(&prompts, &spec.tools, &has(&project), served);
+    let offered = offered(&prompts, &spec.tools, &has(spec, &project), served);
     let policy = Policy::new(
         spec.tools.iter().map(String::as_str),
         served.iter().filter_map(|tool| tool["name"].as_str()),
@@ -202,10 +207,14 @@ async fn work(
             agent_dir: around.agent_dir.clone(),
             write_scope: write_scope(spec),
             prompts: Arc::new(prompts),
-            hidden_env: access.spec.api_key_env.iter().cloned().collect(),
             commands: command_world(spec),
+            hidden_env: hidden_env(&access, spec),
             keeping: Arc::clone(&around.keeping),
             background: Arc::new(Background::new()),
+            web: Arc::new(Web {
+                spec: spec.web.clone(),
+                key: web_key.map(|WebKey(key)| key),
+            }),
             skills: Arc::clone(&project.skills),
         },
     };
@@ -252,6 +261,13 @@ fn completion(spec: &JobSpec, has_leader: bool) -> Completion {
     }
 }
 
+/// The variables that hold keys of this run.
+fn hidden_env(access: &ModelAccess, spec: &JobSpec) -> Vec<String> {
+    let search = spec.web.as_ref().and_then(|web| web.search.as_ref());
+    let web = search.and_then(|search| search.api_key_env.clone());
+    access.spec.api_key_env.iter().cloned().chain(web).collect()
+}
+
 /// What the workspace of a run brings along.
 pub fn look_around(workspace: &Path) -> Project {
     let user = user_folder(|name| std::env::var_os(name).map(PathBuf::from));
@@ -259,9 +275,9 @@ pub fn look_around(workspace: &Path) -> Project {
 }
 
 /// What an agent has that tools may need.
-pub fn has(project: &Project) -> Vec<Need> {
+pub fn has(spec: &JobSpec, project: &Project) -> Vec<Need> {
     let skills = (!project.skills.is_empty()).then_some(Need::Skills);
-    skills.into_iter().collect()
+    spec.has().into_iter().chain(skills).collect()
 }
 
 /// What the conversation begins with: the system prompt with what the workspace brings along, and

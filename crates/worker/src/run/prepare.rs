@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use confine::report::Rung;
-use protocol::channel::ModelAccess;
+use protocol::channel::{ModelAccess, WebKey};
 use protocol::config::{Flag, RequiredRung, Settings};
 use protocol::definition::Definition;
 use protocol::ids::{AgentId, ConversationId, TaskId};
@@ -61,6 +61,8 @@ pub struct Prepared {
     pub prompts: Prompts,
     /// Its model with the key.
     pub access: ModelAccess,
+    /// The key of the search engine.
+    pub web_key: Option<WebKey>,
     /// The highest rung that commands may be held on.
     pub highest: Rung,
     /// What is odd, for people and for the result.
@@ -147,6 +149,7 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
         model: access.spec.clone(),
         limits,
         confinement: settings.job_confinement(),
+        web: settings.web.clone(),
         prompts_dir,
         created_at: clock::utc_now(),
         attempt: 1,
@@ -165,6 +168,7 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
         },
         prompts,
         access,
+        web_key: settings::web_key_of(settings.web.as_ref())?,
         highest: rung_of(settings.highest),
         warnings,
     })
@@ -274,7 +278,7 @@ fn system_prompt(spec: &JobSpec, prompts: &Prompts) -> String {
         system: &system_name(),
         current_time: &clock::spoken_now(),
         deliverables_dir: &spec.deliverables_dir.to_string_lossy(),
-        tools: &useful_tools(&spec.tools, &[]),
+        tools: &useful_tools(&spec.tools, &spec.has()),
         write_scope: WriteScope::Workspace,
         completion: spec.completion,
     })

@@ -243,6 +243,7 @@ mod tests {
                     why: "a test wants it so".to_owned(),
                 }),
                 background: std::sync::Arc::new(crate::tools::background::Background::new()),
+                web: Default::default(),
                 skills: [].into(),
             },
         }

@@ -135,6 +135,7 @@ mod tests {
                 why: "a test wants it so".to_owned(),
             }),
             background: Arc::new(crate::tools::background::Background::new()),
+            web: Default::default(),
             skills: [].into(),
         })
     }

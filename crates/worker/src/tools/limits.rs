@@ -85,6 +85,41 @@ pub(crate) const SKILL_FILES_NAMED_MAX: usize = 50;
 /// What is told of a workspace's instructions, in bytes.
 pub(crate) const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 
+/// An address of the web, in bytes.
+pub(crate) const WEB_URL_BYTES_MAX: usize = 4 * 1024;
+/// Redirects followed to one page.
+pub(crate) const WEB_REDIRECTS_MAX: usize = 5;
+/// Addresses of one host that are looked at.
+pub(crate) const WEB_ADDRESSES_MAX: usize = 16;
+/// To connect to a server of the web, in seconds.
+pub(crate) const WEB_CONNECT_SECONDS: u64 = 10;
+/// The longest that fetching one page may take, in seconds.
+pub(crate) const WEB_SECONDS_MAX: u64 = 30;
+/// What is read of one page, in bytes.
+pub(crate) const WEB_PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Bytes at the start of a page that decide what it is.
+pub(crate) const WEB_SNIFF_BYTES: usize = 1024;
+/// The longest that a page may take to be made text, in seconds.
+pub(crate) const WEB_PARSE_SECONDS_MAX: u64 = 20;
+/// How deep the elements of a page may lie in each other to be parsed.
+pub(crate) const WEB_NESTING_MAX: usize = 500;
+/// Elements of a page whose main text is looked for.
+pub(crate) const WEB_ELEMENTS_MAX: usize = 50_000;
+/// Characters shown of a page when the model says nothing.
+pub(crate) const WEB_CHARS_DEFAULT: usize = 12_000;
+/// Characters shown of a page, whatever `max_chars` says.
+pub(crate) const WEB_CHARS_MAX: usize = 24_000;
+/// The longest that a search engine may take, in seconds.
+pub(crate) const SEARCH_ENGINE_SECONDS_MAX: u64 = 20;
+/// An answer of a search engine, in bytes.
+pub(crate) const SEARCH_ENGINE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Results of a search of the web when the model says nothing.
+pub(crate) const HITS_DEFAULT: usize = 5;
+/// Characters of the title of one.
+pub(crate) const HIT_TITLE_CHARS_MAX: usize = 200;
+/// Characters of what is said of one.
+pub(crate) const HIT_SNIPPET_CHARS_MAX: usize = 500;
+
 /// Characters shown of the start of a result that went to a file.
 pub(crate) const LARGE_HEAD_CHARS: usize = 8_000;
 /// Characters shown of the end of a result that went to a file.
@@ -111,7 +146,7 @@ pub(crate) const SEARCH_ENTRIES_MAX: u64 = 1_000_000;
 /// Bytes read in one search.
 pub(crate) const SEARCH_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 /// One line, as the search is willing to hold it, in bytes.
-pub(crate) const SEARCH_HEAP_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const SEARCH_HEAP_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// A compiled pattern, in bytes.
 pub(crate) const SEARCH_PATTERN_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// The longest that one search may take, in seconds.

@@ -6,12 +6,14 @@ use protocol::tool::worker::{Need, WORKER_TOOLS, useful_tools};
 use super::Tool;
 use super::check_background::CheckBackground;
 use super::edit_file::EditFile;
+use super::extract_webpage::ExtractWebpage;
 use super::finish_task::FinishTask;
 use super::read_file::ReadFile;
 use super::read_skill::ReadSkill;
 use super::run_command::RunCommand;
 use super::search_workspace::SearchWorkspace;
 use super::stop_background::StopBackground;
+use super::web_search::WebSearch;
 use super::write_file::WriteFile;
 use crate::model::OfferedTool;
 
@@ -25,6 +27,8 @@ pub fn all() -> Vec<Box<dyn Tool>> {
         Box::new(RunCommand),
         Box::new(CheckBackground),
         Box::new(StopBackground),
+        Box::new(WebSearch),
+        Box::new(ExtractWebpage),
         Box::new(ReadSkill),
         Box::new(FinishTask),
     ]

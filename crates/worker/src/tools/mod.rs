@@ -8,6 +8,7 @@ pub mod command;
 mod edit;
 mod edit_file;
 mod excerpt;
+mod extract_webpage;
 mod failure;
 mod filetype;
 mod finish_task;
@@ -31,6 +32,8 @@ mod subject;
 #[cfg(test)]
 mod testing;
 mod text;
+pub mod web;
+mod web_search;
 mod write_file;
 
 use std::future::Future;
@@ -48,6 +51,7 @@ pub use crate::core::tally::Tally;
 use self::background::Background;
 use self::command::{CommandWorld, Keeping};
 use self::skill::Skill;
+use self::web::Web;
 
 /// What a tool may know of the agent it works for. One per run; it is never changed.
 #[derive(Debug, Clone)]
@@ -70,6 +74,8 @@ pub struct ToolContext {
     pub keeping: Arc<Keeping>,
     /// The commands that run in the background.
     pub background: Arc<Background>,
+    /// What it may have of the web; shared, since nothing changes it.
+    pub web: Arc<Web>,
     /// The skills that may be read.
     pub skills: Arc<[Skill]>,
 }

@@ -47,6 +47,7 @@ impl Ground {
                     why: "a test wants it so".to_owned(),
                 }),
                 background: Arc::new(crate::tools::background::Background::new()),
+                web: Default::default(),
                 skills: [].into(),
             },
         }

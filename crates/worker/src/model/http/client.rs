@@ -1,5 +1,6 @@
 //! The one place where an HTTP client is made.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,37 @@ use reqwest::redirect::Policy;
 /// # Errors
 /// When the TLS library refuses its own configuration.
 pub fn client(address: &Url, connect: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    let builder = builder(connect);
+    if is_loopback(address) {
+        builder.no_proxy().build()
+    } else {
+        builder.build()
+    }
+}
+
+/// Makes a client that connects for `host` to these addresses and to nothing else: no name is
+/// looked up again, and no proxy looks it up elsewhere.
+///
+/// # Errors
+/// As [`client`].
+pub fn client_to(
+    host: &str,
+    addresses: &[SocketAddr],
+    connect: Duration,
+) -> Result<reqwest::Client, reqwest::Error> {
+    builder(connect)
+        .no_proxy()
+        .resolve_to_addrs(host, addresses)
+        .build()
+}
+
+fn builder(connect: Duration) -> reqwest::ClientBuilder {
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the module that the lint points everybody else to"
     )]
     let builder = reqwest::Client::builder();
-    let builder = builder
+    builder
         .tls_backend_preconfigured(tls())
         .http1_only()
         .redirect(Policy::none())
@@ -27,12 +53,7 @@ pub fn client(address: &Url, connect: Duration) -> Result<reqwest::Client, reqwe
         .retry(reqwest::retry::never())
         .connect_timeout(connect)
         .tcp_keepalive(Duration::from_secs(30))
-        .user_agent(concat!("muster-worker/", env!("CARGO_PKG_VERSION")));
-    if is_loopback(address) {
-        builder.no_proxy().build()
-    } else {
-        builder.build()
-    }
+        .user_agent(concat!("muster-worker/", env!("CARGO_PKG_VERSION")))
 }
 
 /// The provider is named, because with two of them in one program rustls would choose neither

@@ -7,6 +7,6 @@ mod explain;
 mod wire;
 
 pub(crate) use answer::Answer;
-pub use client::client;
+pub use client::{client, client_to};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use wire::Wire;
