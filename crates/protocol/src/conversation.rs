@@ -89,6 +89,21 @@ pub struct Message {
     /// the dialect that kept them; a call in them is named by its id alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub provider_blocks: Vec<Value>,
+    /// Images that the message shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Media>,
+}
+
+/// An image of a message. Its bytes lie in a file of the agent's folder, so that a conversation
+/// stays small enough to be written at every step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Media {
+    /// Relative to the agent's folder, such as `media/0123456789abcdef.png`.
+    pub file: String,
+    /// Such as `image/png`.
+    pub mime: String,
+    /// Its size.
+    pub bytes: u64,
 }
 
 impl Message {
@@ -100,6 +115,7 @@ impl Message {
             tool_call_id: None,
             reasoning_content: None,
             provider_blocks: Vec::new(),
+            media: Vec::new(),
         }
     }
 
@@ -111,6 +127,14 @@ impl Message {
     /// A user's message.
     pub fn user(content: impl Into<String>) -> Self {
         Message::plain(Role::User, content)
+    }
+
+    /// A user's message that shows images.
+    pub fn showing(content: impl Into<String>, media: Vec<Media>) -> Self {
+        Message {
+            media,
+            ..Message::user(content)
+        }
     }
 
     /// The result of the call `id`.

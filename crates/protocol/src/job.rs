@@ -32,6 +32,8 @@ pub const CONVERSATION_FILE: &str = "conversations.json";
 pub const LOG_FILE: &str = "worker.log";
 /// How the tree ended, inside [`AGENT_DIR`].
 pub const EXIT_FILE: &str = "exit.json";
+/// Images that its model was shown, inside [`AGENT_DIR`].
+pub const MEDIA_DIR: &str = "media";
 /// Long tool results, inside [`AGENT_DIR`].
 pub const OUTPUTS_DIR: &str = "outputs";
 
@@ -112,7 +114,10 @@ impl JobSpec {
             .and_then(|web| web.search.as_ref())
             .map(|_| Need::Search);
         let pages = web.filter(|web| web.pages).map(|_| Need::Pages);
-        search.into_iter().chain(pages).collect()
+        // A script stands in for any model; of the dialects only this one shows images as yet.
+        let shows = matches!(self.model.provider, Provider::Openai | Provider::Script);
+        let vision = (self.model.vision && shows).then_some(Need::Vision);
+        search.into_iter().chain(pages).chain(vision).collect()
     }
 }
 
@@ -184,6 +189,9 @@ pub struct ModelSpec {
     /// Whether `reasoning_content` goes back with an assistant's tool calls.
     #[serde(default = "yes")]
     pub send_reasoning: bool,
+    /// Whether it sees images; for chat completions in this version.
+    #[serde(default)]
+    pub vision: bool,
     /// What stands for the content of an assistant's message that has none: null or "".
     #[serde(default)]
     pub empty_content: EmptyContent,
@@ -231,6 +239,7 @@ impl fmt::Debug for ModelSpec {
             context_tokens,
             stream,
             send_reasoning,
+            vision,
             empty_content,
             thinking_mode,
             thinking,
@@ -251,6 +260,7 @@ impl fmt::Debug for ModelSpec {
             .field("context_tokens", context_tokens)
             .field("stream", stream)
             .field("send_reasoning", send_reasoning)
+            .field("vision", vision)
             .field("empty_content", empty_content)
             .field("thinking_mode", thinking_mode)
             .field("thinking", thinking)
@@ -277,6 +287,7 @@ impl ModelSpec {
             context_tokens: None,
             stream: true,
             send_reasoning: true,
+            vision: false,
             empty_content: EmptyContent::default(),
             thinking_mode: None,
             thinking: BTreeMap::new(),

@@ -32,6 +32,10 @@ pub const DELIVERABLES_ENTRIES_MAX: usize = 1_000_000;
 pub const TOOL_RESULT_CHARS_MAX: usize = 30_000;
 /// An agent's report inside a notice.
 pub const NOTICE_REPORT_BYTES_MAX: usize = 4 * 1024;
+/// An image that a model is shown.
+pub const MEDIA_BYTES_MAX: u64 = 3 * 1024 * 1024;
+/// All images of one request; a request holds them in a text a third longer.
+pub const MEDIA_SHOWN_BYTES_MAX: u64 = 6 * 1024 * 1024;
 /// A question to a search engine.
 pub const WEB_QUERY_CHARS_MAX: usize = 500;
 /// Hosts that `web.allow_hosts` may name.

@@ -17,6 +17,7 @@ const KNOWN: &[&str] = &[
     "context_tokens",
     "stream",
     "send_reasoning",
+    "vision",
     "empty_content",
     "thinking_mode",
     "thinking",
@@ -130,6 +131,7 @@ impl Reading {
             "context_tokens" => spec.context_tokens = Some(field.tokens()?),
             "stream" => spec.stream = field.switch()?,
             "send_reasoning" => spec.send_reasoning = field.switch()?,
+            "vision" => spec.vision = field.switch()?,
             "empty_content" => {
                 spec.empty_content =
                     field.word(&[("null", EmptyContent::Null), ("empty", EmptyContent::Empty)])?;

@@ -623,6 +623,7 @@ max_output_tokens = 4096
 context_tokens = 128000
 stream = false
 send_reasoning = false
+vision = true
 empty_content = "empty"
 thinking_mode = "thinking"
 price_prompt = 2
@@ -652,6 +653,7 @@ model = "replies.yaml"
         context_tokens: Some(128_000),
         stream: false,
         send_reasoning: false,
+        vision: true,
         empty_content: EmptyContent::Empty,
         thinking_mode: Some(ThinkingMode::Thinking),
         thinking: BTreeMap::from([

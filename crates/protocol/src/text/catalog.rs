@@ -55,6 +55,7 @@ pub(super) const FILES: &[PromptFile] = files!(
     "tools/get_sub_agent_status.md",
     "tools/list_active_sub_agents.md",
     "tools/read_file.md",
+    "tools/read_mediafile.md",
     "tools/read_skill.md",
     "tools/run_command.md",
     "tools/search_workspace.md",

@@ -216,6 +216,16 @@ impl Prompts {
         )
     }
 
+    /// What is said in the result of a call whose image follows.
+    pub fn media_follows(&self) -> String {
+        self.phrase("media_follows", &[])
+    }
+
+    /// What stands before the images that calls of a turn asked for.
+    pub fn media_shown(&self, files: &[&str]) -> String {
+        self.phrase("media_shown", &[("files", &files.join(", "))])
+    }
+
     /// What stands for a report that is not there.
     pub fn no_report(&self) -> String {
         self.phrase("no_report", &[])

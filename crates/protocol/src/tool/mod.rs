@@ -1,8 +1,10 @@
 //! Parameters, results and JSON Schemas of the tools, and how loosely parameters are read.
 
 pub mod leader;
+pub mod need;
 pub mod parse;
 pub mod schema;
+pub mod web;
 pub mod worker;
 
 pub use parse::{Params, parse_params, parse_params_by, parse_text};

@@ -7,6 +7,9 @@ use crate::error::{ErrorCode, ToolError};
 use crate::limits;
 use crate::tool::{Params, ToolDef, schema_of};
 
+pub use super::need::{Need, need_of, useful_tools};
+pub use super::web::{ExtractWebpageParams, PagePart, WebSearchParams};
+
 /// Every tool of this version, in the order in which models see them.
 pub const WORKER_TOOLS: &[ToolDef] = &[
     ToolDef {
@@ -45,6 +48,11 @@ pub const WORKER_TOOLS: &[ToolDef] = &[
         schema: schema_of::<StopBackgroundParams>,
     },
     ToolDef {
+        name: READ_MEDIAFILE,
+        read_only: true,
+        schema: schema_of::<ReadMediafileParams>,
+    },
+    ToolDef {
         name: WEB_SEARCH,
         read_only: true,
         schema: schema_of::<WebSearchParams>,
@@ -80,6 +88,8 @@ pub const RUN_COMMAND: &str = "run_command";
 pub const CHECK_BACKGROUND: &str = "check_background";
 /// Ends a background command.
 pub const STOP_BACKGROUND: &str = "stop_background";
+/// Shows an image.
+pub const READ_MEDIAFILE: &str = "read_mediafile";
 /// Searches the web.
 pub const WEB_SEARCH: &str = "web_search";
 /// Reads a page of the web.
@@ -89,40 +99,7 @@ pub const READ_SKILL: &str = "read_skill";
 /// Reports the end of the task.
 pub const FINISH_TASK: &str = "finish_task";
 
-/// What an agent must have so that a tool is of use to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// At least one skill.
-    Skills,
-    /// A search engine.
-    Search,
-    /// Leave to read pages of the web.
-    Pages,
-}
-
-/// What a tool needs beside its grant; none for most. A tool whose need is not met is offered to
-/// no model: what can only fail is not worth its place in every request.
-pub fn need_of(tool: &str) -> Option<Need> {
-    match tool {
-        WEB_SEARCH => Some(Need::Search),
-        EXTRACT_WEBPAGE => Some(Need::Pages),
-        READ_SKILL => Some(Need::Skills),
-        _ => None,
-    }
-}
-
-/// The granted tools that are of use to an agent which has these things, in the order of
-/// [`WORKER_TOOLS`]; what is no tool of this version is left out.
-pub fn useful_tools(granted: &[String], has: &[Need]) -> Vec<String> {
-    WORKER_TOOLS
-        .iter()
-        .filter(|tool| granted.iter().any(|name| name == tool.name))
-        .filter(|tool| need_of(tool.name).is_none_or(|need| has.contains(&need)))
-        .map(|tool| tool.name.to_owned())
-        .collect()
-}
-
-fn out_of_range(name: &str, rule: &str) -> ToolError {
+pub(super) fn out_of_range(name: &str, rule: &str) -> ToolError {
     ToolError::new(
         ErrorCode::InvalidParameters,
         format!("`{name}` must be {rule}"),
@@ -322,67 +299,14 @@ pub struct StopBackgroundParams {
 
 impl Params for StopBackgroundParams {}
 
-/// Parameters of [`WEB_SEARCH`].
+/// Parameters of [`READ_MEDIAFILE`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-pub struct WebSearchParams {
-    /// What to search for.
-    pub query: String,
-    /// Most results, default 5.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 20))]
-    pub max_results: Option<i64>,
+pub struct ReadMediafileParams {
+    /// Image to see.
+    pub path: String,
 }
 
-impl Params for WebSearchParams {
-    fn check(&self) -> Result<(), ToolError> {
-        if self.query.trim().is_empty() {
-            return Err(out_of_range("query", "a text of at least one character"));
-        }
-        if self.query.chars().count() > limits::WEB_QUERY_CHARS_MAX {
-            let most = limits::WEB_QUERY_CHARS_MAX;
-            return Err(out_of_range("query", &format!("at most {most} characters")));
-        }
-        match self.max_results {
-            Some(n) if !(1..=20).contains(&n) => Err(out_of_range("max_results", "1 to 20")),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Which part of a page [`EXTRACT_WEBPAGE`] shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum PagePart {
-    /// The main text.
-    Main,
-    /// All of it.
-    Full,
-}
-
-/// Parameters of [`EXTRACT_WEBPAGE`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-pub struct ExtractWebpageParams {
-    /// The page's address.
-    pub url: String,
-    /// Most characters to show.
-    #[serde(default)]
-    #[schemars(range(min = 1))]
-    pub max_chars: Option<i64>,
-    /// `main` text (default) or `full` page.
-    #[serde(default)]
-    #[schemars(with = "Option<String>", extend("enum" = ["main", "full"]))]
-    pub part: Option<PagePart>,
-}
-
-impl Params for ExtractWebpageParams {
-    fn check(&self) -> Result<(), ToolError> {
-        match self.max_chars {
-            Some(n) if n < 1 => Err(out_of_range("max_chars", "1 or more")),
-            _ => Ok(()),
-        }
-    }
-}
+impl Params for ReadMediafileParams {}
 
 /// Parameters of [`READ_SKILL`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -448,16 +372,6 @@ mod tests {
             format!("Seconds until it is killed, default {default}.")
         );
         assert_eq!(told["maximum"], limits::COMMAND_SECONDS_MAX);
-    }
-
-    #[test]
-    fn a_tool_without_what_it_needs_is_of_no_use() {
-        let granted = [FINISH_TASK, READ_SKILL, "unknown"].map(str::to_owned);
-        assert_eq!(useful_tools(&granted, &[]), [FINISH_TASK]);
-        assert_eq!(
-            useful_tools(&granted, &[Need::Skills]),
-            [READ_SKILL, FINISH_TASK]
-        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use protocol::channel::DeliveredMessage;
-use protocol::conversation::{Message, Outcome, ToolCall};
+use protocol::conversation::{Media, Message, Outcome, ToolCall};
 use protocol::error::{ErrorCode, ToolError};
 use protocol::limits::{OUTPUT_LIMIT_RETRIES_MAX, REMINDERS_MAX, REPORT_CHARS_MAX};
 use protocol::result::cut_middle;
@@ -68,6 +68,9 @@ pub struct Machine {
     /// Ends of background commands that the model has not been told of; there are never more than
     /// may run at once and were not announced.
     background: Vec<BackgroundResult>,
+    /// Images that calls of this turn asked for; they follow all results, for nothing may stand
+    /// between a call and its results.
+    media: Vec<Media>,
     reminders: u32,
     cut_answers: u32,
     last_text: Option<String>,
@@ -95,6 +98,7 @@ impl Machine {
             inbox: VecDeque::new(),
             known_ids: HashSet::new(),
             background: Vec::new(),
+            media: Vec::new(),
             reminders: 0,
             cut_answers: 0,
             last_text: None,
@@ -289,6 +293,12 @@ impl Machine {
         }
         if !self.tokens_allow(actions) {
             return;
+        }
+        if !self.media.is_empty() {
+            let media = std::mem::take(&mut self.media);
+            let files: Vec<&str> = media.iter().map(|media| media.file.as_str()).collect();
+            let text = self.prompts.media_shown(&files);
+            append(Message::showing(text, media), actions);
         }
         for message in self.inbox.drain(..) {
             let frame = Frame {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use protocol::channel::ModelAccess;
 use protocol::ids::AgentId;
-use protocol::job::Provider;
+use protocol::job::{AGENT_DIR, Provider};
 
 use super::{Anthropic, Model, ModelError, OpenAi, Script};
 
@@ -27,7 +27,10 @@ pub struct RunFacts {
 /// When the configuration can't work: an address, header or script file that is not valid.
 pub fn open(access: &ModelAccess, run: &RunFacts) -> Result<Box<dyn Model>, ModelError> {
     match access.spec.provider {
-        Provider::Openai => Ok(Box::new(OpenAi::new(access)?)),
+        Provider::Openai => {
+            let folder = run.workspace.join(&run.deliverables_dir).join(AGENT_DIR);
+            Ok(Box::new(OpenAi::new(access)?.with_images(folder)))
+        }
         Provider::Anthropic => Ok(Box::new(Anthropic::new(access)?)),
         Provider::Script => Ok(Box::new(Script::load(&access.spec, run)?)),
     }

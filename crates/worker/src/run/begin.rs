@@ -211,6 +211,7 @@ async fn work(
             hidden_env: hidden_env(&access, spec),
             keeping: Arc::clone(&around.keeping),
             background: Arc::new(Background::new()),
+            vision: spec.has().contains(&Need::Vision),
             web: Arc::new(Web {
                 spec: spec.web.clone(),
                 key: web_key.map(|WebKey(key)| key),

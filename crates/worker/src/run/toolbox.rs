@@ -244,6 +244,7 @@ mod tests {
                 }),
                 background: std::sync::Arc::new(crate::tools::background::Background::new()),
                 web: Default::default(),
+                vision: false,
                 skills: [].into(),
             },
         }

@@ -136,6 +136,7 @@ mod tests {
             }),
             background: Arc::new(crate::tools::background::Background::new()),
             web: Default::default(),
+            vision: false,
             skills: [].into(),
         })
     }

@@ -9,6 +9,7 @@ use super::edit_file::EditFile;
 use super::extract_webpage::ExtractWebpage;
 use super::finish_task::FinishTask;
 use super::read_file::ReadFile;
+use super::read_mediafile::ReadMediafile;
 use super::read_skill::ReadSkill;
 use super::run_command::RunCommand;
 use super::search_workspace::SearchWorkspace;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Box<dyn Tool>> {
         Box::new(RunCommand),
         Box::new(CheckBackground),
         Box::new(StopBackground),
+        Box::new(ReadMediafile),
         Box::new(WebSearch),
         Box::new(ExtractWebpage),
         Box::new(ReadSkill),

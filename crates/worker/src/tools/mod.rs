@@ -21,6 +21,7 @@ mod output;
 mod paths;
 pub mod project;
 mod read_file;
+mod read_mediafile;
 mod read_skill;
 mod run_command;
 mod save;
@@ -74,6 +75,8 @@ pub struct ToolContext {
     pub keeping: Arc<Keeping>,
     /// The commands that run in the background.
     pub background: Arc<Background>,
+    /// Whether its model is shown images.
+    pub vision: bool,
     /// What it may have of the web; shared, since nothing changes it.
     pub web: Arc<Web>,
     /// The skills that may be read.

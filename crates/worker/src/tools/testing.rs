@@ -48,6 +48,7 @@ impl Ground {
                 }),
                 background: Arc::new(crate::tools::background::Background::new()),
                 web: Default::default(),
+                vision: false,
                 skills: [].into(),
             },
         }

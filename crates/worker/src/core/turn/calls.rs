@@ -4,7 +4,7 @@ use protocol::conversation::{Message, Outcome, ToolCall};
 use protocol::error::{ErrorCode, ToolError};
 use protocol::status::StopReason;
 use protocol::tool::parse_text;
-use protocol::tool::worker::{FINISH_TASK, FinishTaskParams};
+use protocol::tool::worker::{FINISH_TASK, FinishTaskParams, READ_MEDIAFILE};
 
 use super::{Action, CALLS_SIDE_BY_SIDE_MAX, CallResult, Machine, Phase, append, cancelled};
 use crate::core::deadline::TimeSpent;
@@ -90,6 +90,9 @@ impl Machine {
             self.guard
                 .observe(&call.function.name, result.print, effect);
             self.counts.call(result.tally);
+            if call.function.name == READ_MEDIAFILE && result.succeeded {
+                self.media.extend(serde_json::from_str(&result.content));
+            }
             append(Message::tool(call.id.clone(), result.content), actions);
             if call.function.name == FINISH_TASK
                 && result.succeeded

@@ -44,6 +44,7 @@ impl Run {
         let policy = Policy::new(
             [
                 "read_file",
+                "read_mediafile",
                 "search_workspace",
                 "write_file",
                 "run_command",
@@ -669,6 +670,35 @@ fn ended_background_commands_stand_in_one_message_at_the_next_boundary() {
     assert_eq!(run.says("done"), [Action::Ask]);
     assert_eq!(run.says("done with that too"), []);
     assert_eq!(run.outcome, succeeded("done with that too"));
+}
+
+#[test]
+fn images_follow_all_results_of_their_turn() {
+    let (mut run, _) = Run::new(Completion::FinishTask);
+    run.calls(&[
+        ("a", "read_mediafile", "{}"),
+        ("b", "read_file", "{}"),
+        ("c", "read_mediafile", "{}"),
+    ]);
+    let result = r#"{"success":true,"file":"media/1.png","mime":"image/png","bytes":7}"#;
+    let refused = r#"{"success":false,"error":{}}"#;
+    let mut results = vec![good(result), good("text"), good(refused)];
+    results[2].succeeded = false;
+    run.step(Input::Results(results), EARLY);
+    let media = Media {
+        file: "media/1.png".into(),
+        mime: "image/png".into(),
+        bytes: 7,
+    };
+    assert_eq!(
+        run.tail(4),
+        [
+            Message::tool("a", result),
+            Message::tool("b", "text"),
+            Message::tool("c", refused),
+            Message::showing(prompts().media_shown(&["media/1.png"]), vec![media]),
+        ]
+    );
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! A model behind a server that speaks chat completions.
 
+use std::path::PathBuf;
+
 use protocol::channel::ModelAccess;
 use protocol::conversation::Message;
 use protocol::job::ModelSpec;
 use serde_json::{Map, Value};
 
 use super::assemble::Assembler;
+use super::picture::show;
 use super::request::{body, varied};
 use crate::model::ask::{Chance, Try, TryFuture, ask, chance};
 use crate::model::http::{Endpoint, Wire};
@@ -18,6 +21,8 @@ pub struct OpenAi {
     endpoint: Endpoint,
     requests: u64,
     chance: Chance,
+    /// Where the images of conversations lie.
+    images: PathBuf,
 }
 
 impl std::fmt::Debug for OpenAi {
@@ -43,7 +48,15 @@ impl OpenAi {
             endpoint: Endpoint::new(access, Wire::ChatCompletions)?,
             requests: 0,
             chance,
+            images: PathBuf::new(),
         })
+    }
+
+    /// Takes the images that conversations name from this folder, the agent's own.
+    #[must_use]
+    pub fn with_images(mut self, folder: PathBuf) -> Self {
+        self.images = folder;
+        self
     }
 
     /// Takes the jitter of pauses before retries from `chance`, a number from 0 up to but not
@@ -62,9 +75,11 @@ impl Model for OpenAi {
         events: EventSink<'a>,
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
+            let mut body = body(&self.spec, &request);
+            show(&mut body, request.messages, &self.images);
             let question = Question {
                 endpoint: &self.endpoint,
-                body: body(&self.spec, &request),
+                body,
                 messages: request.messages,
             };
             let requests = &mut self.requests;

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod chat;
+mod picture;
 mod piece;
 mod request;
 
