@@ -23,6 +23,7 @@ mod killed;
 mod ladder;
 mod language;
 mod looping;
+mod memory;
 mod numbers;
 mod peers;
 mod project;
