@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::confinement::JobConfinement;
+use crate::confinement::{JobConfinement, NetworkMode};
 use crate::ids::{AgentId, ConversationId, RoleId, TaskId};
 use crate::limits;
 use crate::status::{Completion, Language, ThinkingMode};
@@ -107,9 +107,15 @@ pub struct ItemTag {
 }
 
 impl JobSpec {
+    /// What it may have of the web; nothing without a network.
+    pub fn web_in_reach(&self) -> Option<&WebSpec> {
+        let has_network = self.confinement.network != NetworkMode::None;
+        self.web.as_ref().filter(|_| has_network)
+    }
+
     /// What the job gives its agent that tools may need.
     pub fn has(&self) -> Vec<Need> {
-        let web = self.web.as_ref();
+        let web = self.web_in_reach();
         let search = web
             .and_then(|web| web.search.as_ref())
             .map(|_| Need::Search);

@@ -183,6 +183,8 @@ pub(crate) mod tests {
     use protocol::status::{Completion, Language};
 
     use super::*;
+    use protocol::confinement::NetworkMode;
+    use protocol::tool::worker::Need;
 
     /// A job whose workspace is `root`.
     pub(crate) fn sample_job(root: &Path) -> JobSpec {
@@ -291,5 +293,21 @@ pub(crate) mod tests {
         }
         set_aside(dir).unwrap();
         assert_eq!(fs::read_dir(dir.join(EARLIER_DIR)).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_job_without_a_network_has_no_web() {
+        let mut job = sample_job(Path::new("/w"));
+        job.web = Some(protocol::web::WebSpec {
+            pages: true,
+            ..Default::default()
+        });
+        assert_eq!(job.has(), [Need::Pages]);
+        job.model.vision = true;
+        assert_eq!(job.has(), [Need::Pages, Need::Vision]);
+        job.confinement.network = NetworkMode::None;
+        assert_eq!(job.has(), [Need::Vision]);
+        job.model.provider = protocol::job::Provider::Anthropic;
+        assert_eq!(job.has(), []);
     }
 }

@@ -213,7 +213,7 @@ async fn work(
             background: Arc::new(Background::new()),
             vision: spec.has().contains(&Need::Vision),
             web: Arc::new(Web {
-                spec: spec.web.clone(),
+                spec: spec.web_in_reach().cloned(),
                 key: web_key.map(|WebKey(key)| key),
             }),
             skills: Arc::clone(&project.skills),

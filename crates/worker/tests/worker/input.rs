@@ -203,6 +203,9 @@ fn a_dry_run_prints_everything_and_runs_nothing() {
         "run_command",
         "check_background",
         "stop_background",
+        "read_mediafile",
+        "web_search",
+        "extract_webpage",
         "read_skill",
         "finish_task",
     ];
@@ -218,7 +221,7 @@ fn a_dry_run_prints_everything_and_runs_nothing() {
                        "answer_timeout_seconds": 600, "max_total_tokens": null},
             "confinement": {"write": "workspace", "network": "full", "git": "read",
                             "env_allow": []},
-            "prompts_dir": null, "created_at": null, "attempt": 1, "resumes": null})
+            "web": null, "prompts_dir": null, "created_at": null, "attempt": 1, "resumes": null})
     );
     let offered: Vec<&str> = shown["tools"]
         .as_array()
@@ -226,8 +229,14 @@ fn a_dry_run_prints_everything_and_runs_nothing() {
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
-    // There is no skill here that could be read.
-    let with_use = tools.iter().filter(|tool| **tool != "read_skill");
+    // There is neither a skill here, nor a model that sees, nor a section for the web.
+    let useless = [
+        "read_mediafile",
+        "web_search",
+        "extract_webpage",
+        "read_skill",
+    ];
+    let with_use = tools.iter().filter(|tool| !useless.contains(tool));
     assert_eq!(offered, with_use.copied().collect::<Vec<_>>());
     let messages = shown["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 2);
