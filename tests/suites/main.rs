@@ -9,6 +9,7 @@
     reason = "a test that meets the unexpected is to fail there"
 )]
 
+mod batch;
 mod commands;
 mod crash;
 mod demo;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use system_tests::{Serve, Workspace, run, until};
 
 /// Says that a peer is missing: a skip on a user's machine, a failure in CI.
-fn missing(what: &str) {
+pub(crate) fn missing(what: &str) {
     assert!(
         std::env::var_os("CI").is_none(),
         "{what} is not installed; tests/peers/install.sh does it"
@@ -22,14 +22,14 @@ fn missing(what: &str) {
     .ok();
 }
 
-fn aimock() -> Option<PathBuf> {
+pub(crate) fn aimock() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("peers/node_modules/@copilotkit/aimock/dist/cli.js");
     path.is_file().then_some(path)
 }
 
 /// A running peer; it is ended when dropped.
-struct Peer(Child);
+pub(crate) struct Peer(Child);
 
 impl Drop for Peer {
     fn drop(&mut self) {
@@ -46,7 +46,7 @@ fn free_port() -> u16 {
         .port()
 }
 
-fn get(port: u16, path: &str) -> Option<String> {
+pub(crate) fn get(port: u16, path: &str) -> Option<String> {
     let url = format!("http://127.0.0.1:{port}{path}");
     let ended = run(
         Command::new("curl").args(["-sf", "--max-time", "10", &url]),
@@ -56,7 +56,7 @@ fn get(port: u16, path: &str) -> Option<String> {
 }
 
 /// Three turns by the count of assistant messages, so that any number of agents can share them.
-fn fixtures() -> Value {
+pub(crate) fn fixtures() -> Value {
     let call = |id: &str, name: &str, arguments: Value| json!({"toolCalls": [{"id": id, "name": name, "arguments": arguments.to_string()}]});
     json!({"fixtures": [
         {"match": {"turnIndex": 0},
@@ -70,7 +70,7 @@ fn fixtures() -> Value {
 }
 
 /// Starts the server on a free port and waits until it answers.
-fn serve_fixtures(cli: &Path, folder: &Path) -> (Peer, u16) {
+pub(crate) fn serve_fixtures(cli: &Path, folder: &Path) -> (Peer, u16) {
     let port = free_port();
     let peer = Peer(
         Command::new("node")

@@ -10,6 +10,9 @@ use protocol::job::{AGENT_DIR, JOB_FILE, JobSpec, SYSTEM_PROMPT_FILE, TASK_FILE}
 
 use crate::os::files::{Dir, Kind};
 
+/// The job until it is whole.
+const UNFINISHED_JOB_FILE: &str = "job.json.new";
+
 /// Where the folders of earlier runs in the same deliverables dir are kept, inside the present one.
 pub const EARLIER_DIR: &str = "earlier";
 /// Earlier runs that one deliverables dir can hold.
@@ -204,12 +207,14 @@ fn write_start_files(own: &Dir, files: StartFiles<'_>) -> io::Result<()> {
     let all: [(&str, &[u8]); 3] = [
         (TASK_FILE, files.task.as_bytes()),
         (SYSTEM_PROMPT_FILE, files.system_prompt.as_bytes()),
-        (JOB_FILE, &job),
+        (UNFINISHED_JOB_FILE, &job),
     ];
     for (name, bytes) in all {
         own.create_new(Path::new(name))?.write_all(bytes)?;
     }
-    Ok(())
+    // Last and in one step: a leader that is killed on the way leaves a whole job or none, and the
+    // job is what says whose the folder is. No sync: the event log has what a loss of power takes.
+    own.rename(Path::new(UNFINISHED_JOB_FILE), own, Path::new(JOB_FILE))
 }
 
 #[cfg(test)]

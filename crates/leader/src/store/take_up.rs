@@ -68,6 +68,8 @@ struct Owner {
 /// without a job is nobody's.
 fn check_owner(dir: &AgentDir, earlier: &[TaskId]) -> Result<(), String> {
     let file = match dir.own.open_file(Path::new(JOB_FILE)) {
+        // A loss of power leaves a name without its content.
+        Ok((_, 0)) => return Ok(()),
         Ok((file, _)) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(format!("its {JOB_FILE} can't be read: {error}")),
@@ -267,5 +269,10 @@ mod tests {
         take_up(place.path(), files(&second), &earlier).unwrap();
         let own = place.path().join("d/.subagent");
         assert!(own.join("job.json").exists() && !own.join("journal.jsonl").exists());
+        // A leader that was killed while it wrote the job once left an empty one, and nobody could
+        // go on in that folder.
+        fs::write(own.join("job.json"), "").unwrap();
+        take_up(place.path(), files(&second), &earlier).unwrap();
+        assert!(fs::metadata(own.join("job.json")).unwrap().len() > 0);
     }
 }
