@@ -21,6 +21,7 @@ pub mod limits;
 pub mod manifest;
 pub mod place;
 pub mod result;
+pub mod secret;
 pub mod socket;
 pub mod stats;
 pub mod status;

@@ -58,6 +58,15 @@ pub const LAST_ACTION_CHARS_MAX: usize = 200;
 /// The largest number of an agent that a person's command or batch file gives or gets; tool
 /// parameters go to 99.
 pub const PERSON_AGENT_ID_MAX: u32 = 100_000;
+/// The shortest value that is masked, in bytes: shorter ones stand in ordinary texts.
+pub const SECRET_BYTES_MIN: usize = 8;
+/// The shortest value of small letters alone that is masked, in bytes.
+pub const SECRET_PLAIN_BYTES_MIN: usize = 12;
+/// The longest value that is masked, in bytes: the most that a variable can hold.
+pub const SECRET_BYTES_MAX: usize = 128 * 1024;
+/// Values that are masked; each line of a value of several lines is one.
+pub const SECRETS_MAX: usize = 512;
+
 /// Agents that may use a model at once.
 pub const MAX_CONCURRENT_DEFAULT: u32 = 5;
 /// The most that `limits.max_concurrent` may say.
