@@ -313,6 +313,12 @@ fn proven(ended: &Ended) -> Vec<String> {
             rounds,
             [("terminated", 1, 4, 0), ("leader_killed", 3, 12, 0)]
         );
+        let key = &rung["key"];
+        assert_eq!(key["looks"], 4, "{key}");
+        assert!(key["files_looked_at"].as_u64().unwrap() > 10, "{key}");
+        for place in ["environment", "environ", "cmdline", "files"] {
+            assert_eq!(key[place], 0, "{key}");
+        }
         rungs.push(rung["rung"].as_str().unwrap().to_owned());
     }
     rungs
@@ -339,6 +345,35 @@ fn a_proof_without_namespaces_shows_the_rung_below_at_work() {
         let ended = doctor(&Workspace::on(ground), &["--prove", "--json"]);
         assert_eq!(proven(&ended), ["subreaper"], "{ground:?}");
     }
+}
+
+/// A proof that can't fail proves nothing: a worker that writes down what it is told leaks its key.
+#[test]
+fn a_proof_finds_a_key_that_a_worker_leaks() {
+    use std::os::unix::fs::PermissionsExt;
+    let workspace = Workspace::new();
+    // Without mounts of its own, which could hide the real worker from the leaky one.
+    workspace.configure("[confinement]\nhighest = \"subreaper\"\n");
+    let leaky = workspace.home().join("worker");
+    let script = format!(
+        "#!/bin/sh\ntee -a leak.txt | exec '{}' \"$@\"\n",
+        workspace.executable("worker").display()
+    );
+    std::fs::write(&leaky, script).unwrap();
+    std::fs::set_permissions(&leaky, PermissionsExt::from_mode(0o755)).unwrap();
+    let worker = ("MUSTER_WORKER", leaky.to_str().unwrap());
+    let ended = doctor_with(&workspace, worker, &["--prove", "--json"]);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    let proof = ended.json();
+    assert_eq!(
+        (&proof["success"], &proof["survivors"], &proof["leaks"]),
+        (
+            &json!(false),
+            &json!(0),
+            &json!(proof["rungs"].as_array().unwrap().len())
+        )
+    );
+    assert_eq!(proof["rungs"][0]["key"]["files"], 1, "{proof}");
 }
 
 /// A proof that can't fail proves nothing: on the weakest rung everything survives.

@@ -72,7 +72,12 @@ impl Cgroup {
             .write("pids.max", &policy.process_cap.to_string())
             .is_ok();
         let memory = match policy.memory_bytes {
-            Some(bytes) => group.write("memory.max", &bytes.to_string()).is_ok(),
+            Some(bytes) => {
+                // All of it or nothing: a worker that lost a part of itself would not know. Before
+                // Linux 4.19 there is no such file, and one process dies.
+                best_effort(group.write("memory.oom.group", "1"));
+                group.write("memory.max", &bytes.to_string()).is_ok()
+            }
             None => false,
         };
         group.bounds = Bounds { pids, memory };
@@ -139,6 +144,15 @@ impl Cgroup {
         let mut file = File::from(self.open(name, OFlag::O_WRONLY)?);
         file.write_all(text.as_bytes())
             .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    }
+
+    /// Whether the kernel has killed anything inside because the group's memory was used up.
+    pub(crate) fn ran_out_of_memory(&self) -> bool {
+        let mut text = String::new();
+        let read = self
+            .open("memory.events", OFlag::O_RDONLY)
+            .map(|file| File::from(file).read_to_string(&mut text));
+        matches!(read, Ok(Ok(_))) && kills_for_memory(&text) > 0
     }
 
     /// Removes the empty group.
@@ -304,9 +318,25 @@ fn populated(text: &str) -> Option<bool> {
         })
 }
 
+/// Reads `memory.events`: how many processes were killed for lack of memory.
+fn kills_for_memory(text: &str) -> u64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+        .unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_events_tell_whether_the_kernel_killed_for_memory() {
+        let text =
+            |kills| format!("low 0\nhigh 0\nmax 812\noom 3\noom_kill {kills}\noom_group_kill 1\n");
+        assert_eq!(kills_for_memory(&text(0)), 0);
+        assert_eq!(kills_for_memory(&text(4)), 4);
+        assert_eq!(kills_for_memory("low 0\n"), 0);
+    }
 
     #[test]
     fn the_events_file_says_whether_anything_is_inside() {

@@ -40,6 +40,19 @@ impl Conclusion {
         }
     }
 
+    /// The kernel has killed for lack of memory: a tree that was killed was killed for that.
+    pub(crate) fn blame_memory(&mut self) {
+        if let Outcome::Ended(ended) = &mut self.outcome
+            && ended.signal == Some(libc::SIGKILL)
+            && matches!(
+                ended.reason,
+                EndReason::Program | EndReason::KilledFromOutside
+            )
+        {
+            ended.reason = EndReason::OutOfMemory;
+        }
+    }
+
     fn ended(verdict: Verdict, reason: EndReason, left_behind: bool) -> Conclusion {
         Conclusion {
             outcome: Outcome::Ended(verdict.ended(reason, left_behind)),

@@ -199,11 +199,14 @@ impl Jail {
     }
 
     /// Leaves the delegated directory as it was, and tells.
-    fn end(&self, conclusion: Conclusion) -> Verdict {
-        if let Some(group) = &self.plan.cgroup
-            && group.wait_until_empty()
-        {
-            group.remove();
+    fn end(&self, mut conclusion: Conclusion) -> Verdict {
+        if let Some(group) = &self.plan.cgroup {
+            if group.ran_out_of_memory() {
+                conclusion.blame_memory();
+            }
+            if group.wait_until_empty() {
+                group.remove();
+            }
         }
         conclude(&self.channel, self.exit_file.as_ref(), conclusion)
     }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Callers use [`policy::JailPolicy`] to say what they ask for, [`report::JailLine`] to read what
-//! was enforced, [`probe::probe`] to learn what this machine offers, [`keeper::Client`] to start a
+//! was enforced, [`probe::probe`] to learn what this machine offers,
+//! [`shield::hide_this_process`] to hide one that knows a key, [`keeper::Client`] to start a
 //! command from inside, and [`signal`] to send signals that can't reach the wrong process.
 //! Everything else here runs inside `jail` alone, which is the only program of the workspace that
 //! forks, unshares or mounts.
@@ -38,6 +39,7 @@ pub mod limits;
 pub mod policy;
 pub mod probe;
 pub mod report;
+pub mod shield;
 pub mod signal;
 
 mod canary;

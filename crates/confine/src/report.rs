@@ -245,6 +245,8 @@ pub enum EndReason {
     KilledFromOutside,
     /// The time-out of a command passed.
     TimedOut,
+    /// The kernel killed the tree, which had used up the memory of its cgroup.
+    OutOfMemory,
 }
 
 /// `jail/ended`: the program ended, and its tree with it as far as the rung reaches.

@@ -51,7 +51,7 @@ pub struct InitializeParams {
 }
 
 /// Result of [`INITIALIZE`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct InitializeResult {
     /// [`PROTOCOL`] of the leader.
     pub protocol: String,
@@ -65,6 +65,23 @@ pub struct InitializeResult {
     pub web_key: Option<WebKey>,
     /// Milliseconds until the deadline, counted from now.
     pub remaining_ms: u64,
+    /// Values that the worker must neither write nor tell, beside the model's key: secrets of the
+    /// leader's surroundings, which its commands do not get and yet may find in a file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+}
+
+impl std::fmt::Debug for InitializeResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InitializeResult")
+            .field("protocol", &self.protocol)
+            .field("tools", &self.tools)
+            .field("model", &self.model)
+            .field("remaining_ms", &self.remaining_ms)
+            .field("web_key", &self.web_key)
+            .field("secrets", &self.secrets.len())
+            .finish()
+    }
 }
 
 /// The key of a search engine, which is shown to nobody.
@@ -230,5 +247,14 @@ mod tests {
             api_key: Some("tok123456789".into()),
         };
         assert!(!format!("{access:?}").contains("tok123456789"));
+        let result = InitializeResult {
+            protocol: PROTOCOL.to_owned(),
+            tools: Vec::new(),
+            model: access,
+            remaining_ms: 1,
+            web_key: Some(WebKey("tok123456789".to_owned())),
+            secrets: vec!["tok123456789".to_owned()],
+        };
+        assert!(!format!("{result:?}").contains("tok123456789"));
     }
 }

@@ -127,6 +127,27 @@ impl JobSpec {
     }
 }
 
+/// What all processes of one agent may use together; none is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// Memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processor time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<u64>,
+    /// What it adds where it writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+}
+
+impl Caps {
+    /// Whether nothing is bounded.
+    pub fn is_empty(&self) -> bool {
+        *self == Caps::default()
+    }
+}
+
 /// The bounds of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLimits {
@@ -141,6 +162,9 @@ pub struct JobLimits {
     /// Tokens of the whole run; none is no limit.
     #[serde(default)]
     pub max_total_tokens: Option<u64>,
+    /// What it may use of the machine.
+    #[serde(default, skip_serializing_if = "Caps::is_empty")]
+    pub caps: Caps,
 }
 
 impl Default for JobLimits {
@@ -151,6 +175,7 @@ impl Default for JobLimits {
             grace_seconds: limits::GRACE_SECONDS,
             answer_timeout_seconds: limits::ANSWER_TIMEOUT_SECONDS,
             max_total_tokens: None,
+            caps: Caps::default(),
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod manifest;
 pub mod place;
 pub mod result;
 pub mod secret;
+pub mod size;
 pub mod socket;
 pub mod stats;
 pub mod status;

@@ -67,6 +67,18 @@ pub const SECRET_BYTES_MAX: usize = 128 * 1024;
 /// Values that are masked; each line of a value of several lines is one.
 pub const SECRETS_MAX: usize = 512;
 
+/// The least that `confinement.memory` may say, in bytes: a worker alone needs a third of it.
+pub const MEMORY_CAP_BYTES_MIN: u64 = 64 << 20;
+/// The least that `confinement.disk` may say, in bytes.
+pub const DISK_CAP_BYTES_MIN: u64 = 1 << 20;
+/// The most that a cap on bytes may say.
+pub const CAP_BYTES_MAX: u64 = 1 << 50;
+/// The most that `confinement.cpu_seconds` may say.
+pub const CPU_CAP_SECONDS_MAX: u64 = 1 << 30;
+/// Files and directories that an agent with a cap on its disk space may have where it writes; more
+/// than these are not counted either.
+pub const DISK_ENTRIES_MAX: u64 = 200_000;
+
 /// Agents that may use a model at once.
 pub const MAX_CONCURRENT_DEFAULT: u32 = 5;
 /// The most that `limits.max_concurrent` may say.

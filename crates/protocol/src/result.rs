@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::ToolError;
 use crate::ids::{AgentId, ConversationId, RoleId, TaskId};
-use crate::stats::{Stats, TokenUsage};
+use crate::stats::{Stats, TokenUsage, Usage};
 use crate::status::{Status, StopReason};
 
 /// A file of the deliverables dir that is listed but not taken, and why.
@@ -33,7 +33,7 @@ pub struct Deliverables {
 }
 
 /// The result of a blocking create, of `run --json`, and of a manifest's record. All fields are
-/// always present, but the `deliverables_*` that have nothing to say.
+/// always present, but `usage` and the `deliverables_*` that have nothing to say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentResult {
     /// Whether it delivered what it was asked for, by its own report.
@@ -75,6 +75,9 @@ pub struct AgentResult {
     pub sub_conversation_id: ConversationId,
     /// Counts.
     pub stats: Stats,
+    /// What it used of the machine, where that was capped.
+    #[serde(default, skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
     /// Whether it left files although it did not succeed.
     pub partial_results: bool,
     /// What is odd about it.

@@ -55,3 +55,25 @@ pub struct Stats {
     #[serde(skip_serializing_if = "is_zero")]
     pub cost_micros: u64,
 }
+
+/// What all processes of an agent have used of the machine, as its leader measured it; none where
+/// nobody looked, for it had no cap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The most memory that was seen at once, what they share counted once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
+    /// Processor time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+    /// The most that it had added where it writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_peak_bytes: Option<u64>,
+}
+
+impl Usage {
+    /// Whether nobody looked.
+    pub fn is_empty(&self) -> bool {
+        *self == Usage::default()
+    }
+}

@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use confine::keeper::Client;
 use confine::report::Rung;
+use confine::shield::hide_this_process;
 use protocol::exit;
 use protocol::job::AGENT_DIR;
 use protocol::result::AgentResult;
+use protocol::secret::Mask;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
@@ -22,8 +24,9 @@ use crate::io::channel::{open, take_standard_io};
 use crate::io::files::ensure_dir;
 use crate::io::hold::{Hold, refuse_ended};
 use crate::io::job::{read_job, set_aside};
+use crate::io::log::LogWriter;
 use crate::io::signals::Signals;
-use crate::io::{prompts, settings};
+use crate::io::{prompts, secrets, settings};
 use crate::run::begin::{Start, alone, first_messages, has, look_around, under_leader};
 use crate::run::prepare::{Prepared, prepare};
 use crate::run::report::{Output, Reporter};
@@ -39,6 +42,8 @@ type Inherited = Result<Option<Client>, String>;
 
 /// Runs the worker with these arguments, the program's name first.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    // Before the key comes, and before anything that could look at it is started.
+    let hidden = hide_this_process();
     // Before anything can be started that would inherit the socket to the keeper.
     let keeper = Client::inherited().map_err(|error| error.to_string());
     let cli = match Cli::read(arguments) {
@@ -68,6 +73,9 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         let signals = Signals::install()
             .map_err(|error| StartError::new(format!("no signal handlers: {error}")))?;
         start_log(&cli);
+        if let Err(error) = &hidden {
+            tracing::warn!(%error, "other processes of this user can look into this one");
+        }
         run(&cli, channel, signals, keeper).await
     });
     // A blocking call that hangs, in a dead file system say, must not keep the process.
@@ -105,7 +113,7 @@ fn start_log(cli: &Cli) {
     drop(
         tracing_subscriber::fmt()
             .with_max_level(level)
-            .with_writer(io::stderr)
+            .with_writer(|| LogWriter)
             .try_init(),
     );
 }
@@ -217,7 +225,7 @@ async fn run_alone(
         people: (!cli.quiet).then(|| Box::new(io::stderr()) as Output),
         stream: (cli.output_format == OutputFormat::StreamJson)
             .then(|| Box::new(io::stdout()) as Output),
-        leader: None,
+        ..Reporter::default()
     };
     for warning in &prepared.warnings {
         reporter.tell_people(&format!("warning: {warning}"));
@@ -234,6 +242,7 @@ async fn run_alone(
         reporter,
         keeping: Arc::clone(&keeping),
     };
+    let mask = secrets::mask(&prepared.access, prepared.web_key.as_ref(), &[]);
     let ended = alone(start, prepared.access, prepared.web_key).await?;
     let result = agent_result(
         &spec,
@@ -242,23 +251,25 @@ async fn run_alone(
         prepared.warnings,
         keeping.told(),
     );
-    print_result(cli, &result)?;
+    print_result(cli, &result, &mask)?;
     Ok(ended.exit_code())
 }
 
-fn print_result(cli: &Cli, result: &AgentResult) -> Result<(), StartError> {
+fn print_result(cli: &Cli, result: &AgentResult, mask: &Mask) -> Result<(), StartError> {
     if !cli.quiet {
         let mut people = Reporter {
             people: Some(Box::new(io::stderr())),
+            mask: mask.clone(),
             ..Reporter::default()
         };
         tell_people(&mut people, result);
     }
-    let line = match cli.output_format {
+    let mut line = match cli.output_format {
         OutputFormat::Text => return Ok(()),
         OutputFormat::Json => json!(result),
         OutputFormat::StreamJson => json!({"event": "result", "result": result}),
     };
+    mask.json(&mut line);
     print_line(&line)
 }
 

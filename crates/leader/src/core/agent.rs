@@ -7,13 +7,14 @@ use protocol::error::ToolError;
 use protocol::job::JobSpec;
 use protocol::limits;
 use protocol::result::{AgentResult, AgentStatus, floor_border, tail};
-use protocol::stats::Stats;
+use protocol::stats::{Stats, Usage};
 use serde_json::Value;
 
 use crate::core::deadline::{Clock, Ladder};
 use crate::core::input::{Caller, CreateOrder, ProcessIdentity, Survivors};
 use crate::core::lifecycle::{Activity, State};
 use crate::core::record::AgentTag;
+use crate::core::usage::Excess;
 
 /// One agent, from its creation on. Faces and driver read it; only the supervisor changes it.
 #[derive(Debug, Clone)]
@@ -40,6 +41,10 @@ pub struct Agent {
     pub initialized: bool,
     /// Counts, as it last told them.
     pub stats: Stats,
+    /// What its processes used, where somebody looks.
+    pub usage: Usage,
+    /// The first limit that they passed.
+    pub excess: Option<Excess>,
     /// What it last said it does.
     pub last_action: String,
     /// The end of what it last printed.
@@ -79,6 +84,8 @@ impl Agent {
             clock: Clock::new(limit_ms),
             initialized: false,
             stats: Stats::default(),
+            usage: Usage::default(),
+            excess: None,
             last_action: String::new(),
             last_output: String::new(),
             report: None,

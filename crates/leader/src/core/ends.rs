@@ -43,7 +43,10 @@ pub fn exit_event(facts: &ExitFacts, initialized: bool) -> Exit {
             }),
             Evidence::Unfinished { .. } | Evidence::Bad { .. } => None,
         },
-        otherwise: reason_without_report(facts.verdict, &facts.evidence, initialized),
+        otherwise: match facts.out_of_memory {
+            true => StopReason::OutOfMemory,
+            false => reason_without_report(facts.verdict, &facts.evidence, initialized),
+        },
     }
 }
 
@@ -257,8 +260,8 @@ fn what_happened(agent: &Agent, reason: StopReason, facts: &EndFacts) -> String 
         StopReason::NoFinish => {
             "stopped without calling finish_task, also when reminded".to_owned()
         }
-        StopReason::CpuLimit => "used up its processor time".to_owned(),
-        StopReason::DiskLimit => "used up its disk space".to_owned(),
+        StopReason::CpuLimit => used_up(agent, reason, "processor time"),
+        StopReason::DiskLimit => used_up(agent, reason, "disk space"),
         StopReason::TurnLimit => format!("used up its {} turns", limits.max_turns),
         StopReason::TokenLimit => "used up its tokens".to_owned(),
         StopReason::OutputLimit => "was cut at its model's output limit again and again".to_owned(),
@@ -266,7 +269,15 @@ fn what_happened(agent: &Agent, reason: StopReason, facts: &EndFacts) -> String 
             "made the same call with the same result again and again".to_owned()
         }
         StopReason::ModelError => "could not use its model".to_owned(),
-        StopReason::OutOfMemory => "used up its memory".to_owned(),
+        StopReason::OutOfMemory => used_up(agent, reason, "memory"),
+    }
+}
+
+/// That a limit ended it, with the figures where the leader measured them.
+fn used_up(agent: &Agent, reason: StopReason, what: &str) -> String {
+    match agent.excess.filter(|excess| excess.reason() == reason) {
+        Some(excess) => format!("used up its {what}: {}", excess.figures()),
+        None => format!("used up its {what}"),
     }
 }
 
@@ -286,8 +297,17 @@ fn what_to_try(reason: StopReason) -> &'static str {
         }
         StopReason::ModelError => "check the model's configuration and endpoint",
         StopReason::SpawnFailed => "check that `worker` and `jail` lie beside `leader`",
-        StopReason::KilledFromOutside | StopReason::OutOfMemory => {
-            "see whether the machine ran out of memory"
+        StopReason::KilledFromOutside => "see whether the machine ran out of memory",
+        StopReason::OutOfMemory => {
+            "give it a smaller task, or raise `[confinement] memory`; what it delivered is still \
+             there"
+        }
+        StopReason::CpuLimit => {
+            "give it a smaller task, or raise `[confinement] cpu_seconds`; what it delivered is \
+             still there"
+        }
+        StopReason::DiskLimit => {
+            "free space, or raise `[confinement] disk`; what it delivered is still there"
         }
         StopReason::OutputLimit
         | StopReason::LeaderStopped
@@ -296,8 +316,6 @@ fn what_to_try(reason: StopReason) -> &'static str {
         | StopReason::ShutdownApproved
         | StopReason::ConversationClosed
         | StopReason::ConfinementRefused
-        | StopReason::CpuLimit
-        | StopReason::DiskLimit
         | StopReason::TokenLimit
         | StopReason::Terminated
         | StopReason::LeaderDied => "",

@@ -176,6 +176,8 @@ fn take_record(agent: &mut FoldedAgent, record: Record) -> bool {
         }
         // The warning of it stands in the result; what is enforced, in the record before.
         Record::RungLost { .. } => return true,
+        // So does what it used; the stop for it comes as a record of its own.
+        Record::OverLimit { .. } => return true,
         Record::Waiting { .. } => Event::Asked,
         Record::Idle { .. } => Event::WentIdle,
         Record::Resumed { .. } => match agent.state.status() {
@@ -235,6 +237,9 @@ fn stop_event(cause: StopCause) -> Event {
         StopCause::IdleTimeout => Event::IdleTimeout,
         StopCause::Finished
         | StopCause::ShutdownApproved
+        | StopCause::OutOfMemory
+        | StopCause::CpuLimit
+        | StopCause::DiskLimit
         | StopCause::Terminated
         | StopCause::LeaderStopped
         | StopCause::ConversationClosed => Event::StopRequested(PendingStop { cause, now: false }),

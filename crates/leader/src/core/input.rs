@@ -16,6 +16,8 @@ use protocol::tool::leader::{AgentRef, WaitMode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::core::usage::Measure;
+
 /// One call that waits for its answer. The driver makes them; each is answered exactly once,
 /// unless it is given up with [`Input::GiveUp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,6 +131,8 @@ pub struct ExitFacts {
     pub last_lines: String,
     /// What the driver found odd while it collected.
     pub warnings: Vec<String>,
+    /// Whether the kernel ended it because it had no memory left within its own bounds.
+    pub out_of_memory: bool,
 }
 
 /// One thing that happened.
@@ -198,6 +202,13 @@ pub enum Input {
     Initialized {
         /// Whose.
         agent: TaskId,
+    },
+    /// Somebody looked at what its processes use.
+    Used {
+        /// Whose.
+        agent: TaskId,
+        /// What was seen.
+        measure: Measure,
     },
     /// The worker said how far it is.
     Progress {

@@ -19,6 +19,7 @@ pub mod rungs;
 pub mod scope;
 pub mod slots;
 pub mod supervisor;
+pub mod usage;
 pub mod waits;
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::core::input::{ProcessIdentity, Survivors};
 use crate::core::lifecycle::StopCause;
+use crate::core::usage::Excess;
 
 /// Whether what follows a record waits until it is on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,6 +183,14 @@ pub enum Record {
         /// The outcome.
         report: FinishedParams,
     },
+    /// Its processes use more than they may.
+    #[serde(rename = "agent.over_limit")]
+    OverLimit {
+        /// Whom.
+        agent: AgentTag,
+        /// Of what, how much.
+        excess: Excess,
+    },
     /// It is being stopped.
     #[serde(rename = "agent.stopping")]
     Stopping {
@@ -258,6 +267,7 @@ impl Record {
             | Record::Waiting { .. }
             | Record::Idle { .. }
             | Record::Resumed { .. }
+            | Record::OverLimit { .. }
             | Record::Stopping { .. }
             | Record::Signalled { .. }
             | Record::Unkillable { .. } => Durability::Lazy,
@@ -283,6 +293,7 @@ impl Record {
             | Record::Idle { agent }
             | Record::Resumed { agent }
             | Record::Reported { agent, .. }
+            | Record::OverLimit { agent, .. }
             | Record::Stopping { agent, .. }
             | Record::Signalled { agent, .. }
             | Record::Unkillable { agent, .. }

@@ -92,6 +92,7 @@ pub fn standing(agent: &Agent, status: Status, now_ms: u64, texts: &dyn AgentTex
         result_summary: agent.last_output.clone(),
         sub_conversation_id: job.sub_conversation_id.clone(),
         stats: agent.current_stats(now_ms),
+        usage: agent.usage,
         partial_results: false,
         warnings: agent.warnings.clone(),
         confinement: agent.confinement.clone(),

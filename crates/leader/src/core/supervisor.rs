@@ -14,6 +14,7 @@ mod race_tests;
 mod random_tests;
 #[cfg(test)]
 mod tests;
+mod using;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -137,6 +137,7 @@ pub(crate) fn exit(verdict: Verdict, evidence: Evidence, files: u64) -> Box<Exit
         },
         last_lines: String::new(),
         warnings: Vec::new(),
+        out_of_memory: false,
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use protocol::ids::TaskId;
 
+use crate::core::usage::Space;
 use crate::driver::plan::Plan;
 use crate::os::process::ChildHandle;
 use crate::store::agent_dir::AgentDir;
@@ -28,6 +29,8 @@ pub(super) struct Held {
     pub(super) claim: Option<Claim>,
     /// Its directories, once made; lent to whoever reads or writes them.
     pub(super) dir: Option<AgentDir>,
+    /// What lay where it writes before it began; none where that is not watched.
+    pub(super) space_at_start: Option<Space>,
     /// Its process, once there is one.
     pub(super) child: Option<ChildHandle>,
     /// How far its worker is.
@@ -47,6 +50,7 @@ impl Agents {
         let held = Held {
             claim: Some(claim),
             dir: None,
+            space_at_start: None,
             child: None,
             talk: Talk::Silent,
             pids: Vec::new(),

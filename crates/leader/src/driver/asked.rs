@@ -8,6 +8,7 @@ use protocol::config::RequiredRung;
 use protocol::confinement::{JobConfinement, NetworkMode, WriteMode};
 use serde_json::{Map, Value, json};
 
+use crate::driver::caps::CapsInForce;
 use crate::os::rung::Wanted;
 
 /// What every agent of this run is asked to be held by.
@@ -49,8 +50,8 @@ impl Asked {
     }
 
     /// What is enforced as records and results carry it, with what was asked for where the two
-    /// differ.
-    pub(super) fn beside(&self, enforced: &Confinement) -> Value {
+    /// differ, and with the caps of the agent.
+    pub(super) fn beside(&self, enforced: &Confinement, caps: &CapsInForce) -> Value {
         let mut told = json!(enforced);
         let mut differs = Map::new();
         if enforced.rung < self.rung {
@@ -65,6 +66,7 @@ impl Asked {
         if !differs.is_empty() {
             told["asked"] = Value::Object(differs);
         }
+        caps.tell(&mut told);
         told
     }
 }
@@ -93,6 +95,11 @@ mod tests {
     use super::*;
     use crate::os::rung::rung_of;
     use crate::os::rung::test_kit::found;
+    use confine::report::MemoryCap;
+
+    fn no_caps() -> CapsInForce {
+        CapsInForce::of(protocol::job::Caps::default(), MemoryCap::None, None)
+    }
 
     fn wanted(cgroup: Option<&str>) -> Wanted {
         Wanted {
@@ -107,7 +114,7 @@ mod tests {
         let machine = found(Rung::Pidns);
         let asked = Asked::of(wanted(None), Some(&machine), &JobConfinement::default());
         assert_eq!(
-            asked.beside(&machine.confinement),
+            asked.beside(&machine.confinement, &no_caps()),
             json!({
                 "rung": "pidns", "kill": "complete", "procs": "tree", "memory": "none",
                 "network": "full", "filesystem": "workspace", "gaps": ["a gap of pidns"],
@@ -117,9 +124,11 @@ mod tests {
 
     #[test]
     fn what_was_asked_stands_beside_where_it_differs() {
-        let told = |asked: &Asked, rung| asked.beside(&found(rung).confinement)["asked"].clone();
         let plain = JobConfinement::default();
         let by_look = Asked::of(wanted(None), Some(&found(Rung::Pidns)), &plain);
+        let told = |asked: &Asked, rung| {
+            asked.beside(&found(rung).confinement, &no_caps())["asked"].clone()
+        };
         assert_eq!(told(&by_look, Rung::Group), json!({"rung": "pidns"}));
         assert_eq!(told(&by_look, Rung::Cgroup2), Value::Null);
         let by_name = Asked::of(wanted(Some("/c")), Some(&found(Rung::Pidns)), &plain);
@@ -128,10 +137,13 @@ mod tests {
         assert_eq!(told(&blind, Rung::Group), json!({"rung": "subreaper"}));
         let mut alone = found(Rung::Pidns).confinement;
         alone.network = NetworkReach::Loopback;
-        assert_eq!(by_look.beside(&alone)["asked"], json!({"network": "full"}));
+        assert_eq!(
+            by_look.beside(&alone, &no_caps())["asked"],
+            json!({"network": "full"})
+        );
         let mut loose = found(Rung::Pidns).confinement;
         loose.filesystem = FilesystemGuard::PrivateMounts;
-        let told = by_look.beside(&loose)["asked"].clone();
+        let told = by_look.beside(&loose, &no_caps())["asked"].clone();
         assert_eq!(told, json!({"filesystem": "workspace"}));
     }
 

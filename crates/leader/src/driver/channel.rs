@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 
 use crate::core::Input;
 use crate::driver::agents::Talk;
+use crate::driver::caps::CapsInForce;
 use crate::driver::state::State;
+use crate::driver::watchdog::Watched;
+use crate::driver::work::written_by;
 use crate::os::process::{ChildEvent, ChildMessage};
 
 impl State {
@@ -19,14 +22,28 @@ impl State {
         let agent = message.task_id;
         match message.event {
             ChildEvent::Started(started) => {
-                if let Some(held) = self.agents.get(&agent) {
-                    held.pids.push(started.init_pid);
+                let Some(held) = self.agents.get(&agent) else {
+                    return;
+                };
+                held.pids.push(started.init_pid);
+                let caps = CapsInForce::of(
+                    held.plan.job.limits.caps,
+                    started.confinement.memory,
+                    held.space_at_start,
+                );
+                if let (Some(child), Some(watched)) = (&held.child, caps.watched()) {
+                    let roots = written_by(&held.plan.job);
+                    let at_start = held.space_at_start.unwrap_or_default();
+                    let jail = child.pid();
+                    let watched = Watched::new(agent.clone(), jail, watched, roots, at_start);
+                    self.watchdog.watch(watched);
                 }
                 self.inputs.push_back(Input::Confined {
                     agent,
-                    confinement: self.asked.beside(&started.confinement),
+                    confinement: self.asked.beside(&started.confinement, &caps),
                 });
             }
+            ChildEvent::Used(measure) => self.inputs.push_back(Input::Used { agent, measure }),
             ChildEvent::Frame(frame) => self.frame(agent, frame),
             ChildEvent::NotReading => self.inputs.push_back(Input::Broke {
                 agent,
@@ -36,7 +53,12 @@ impl State {
         }
     }
 
-    fn frame(&mut self, agent: TaskId, frame: Frame) {
+    /// Takes what a worker said, without the secrets in it: all that others get of an agent comes
+    /// in here or from its files.
+    fn frame(&mut self, agent: TaskId, mut frame: Frame) {
+        if let Frame::Request { params, .. } | Frame::Notification { params, .. } = &mut frame {
+            self.known.mask.json(params);
+        }
         match frame {
             Frame::Request { id, method, params } => {
                 let outcome = self.call(&agent, &method, params);
@@ -102,6 +124,7 @@ impl State {
             model: held.plan.access.clone(),
             web_key: held.plan.web_key.clone(),
             remaining_ms: u64::from(held.plan.job.limits.timeout_seconds) * 1_000,
+            secrets: self.known.values.clone(),
         };
         self.inputs.push_back(Input::Initialized {
             agent: agent.clone(),

@@ -13,26 +13,33 @@ use protocol::ids::{AgentId, ConversationId};
 use crate::os::programs::SpawnProblem;
 use crate::os::rung::Shortfall;
 
-type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
-
-/// Looks up variables of the environment, so that tests need not change their own.
+/// Variables of the environment, so that tests need not change their own.
 #[derive(Clone)]
-pub struct Environment(Arc<Lookup>);
+pub struct Environment(Arc<BTreeMap<String, String>>);
 
 impl Environment {
     /// The variables of this process; one that is no UTF-8 counts as not set.
     pub fn of_process() -> Self {
-        Environment(Arc::new(|name| std::env::var(name).ok()))
+        let variables = std::env::vars_os();
+        let texts = variables.filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Environment(Arc::new(texts.collect()))
     }
 
     /// Exactly these variables.
     pub fn of(variables: BTreeMap<String, String>) -> Self {
-        Environment(Arc::new(move |name| variables.get(name).cloned()))
+        Environment(Arc::new(variables))
     }
 
     /// One variable.
     pub fn get(&self, name: &str) -> Option<String> {
-        (self.0)(name)
+        self.0.get(name).cloned()
+    }
+
+    /// All of them.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 }
 

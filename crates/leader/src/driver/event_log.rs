@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use protocol::event::EventLine;
+use protocol::secret::Mask;
 use tokio::sync::broadcast;
 
 use crate::core::record::{Durability, Record};
@@ -46,11 +47,11 @@ impl fmt::Debug for EventLog {
 }
 
 impl EventLog {
-    /// Takes the run's folder and opens its log.
+    /// Takes the run's folder and opens its log, in which nothing stands that `mask` hides.
     ///
     /// # Errors
     /// When another leader holds the folder, the log can't be used, or it is not a new one.
-    pub(super) fn open(run_dir: PathBuf) -> Result<Self, String> {
+    pub(super) fn open(run_dir: PathBuf, mask: Mask) -> Result<Self, String> {
         let words = |error: LogError| match std::error::Error::source(&error) {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
@@ -63,7 +64,7 @@ impl EventLog {
             // Without a subscriber nobody is told, which is no failure.
             Box::new(move |line| drop(events.send(line)))
         };
-        let opened = log::EventLog::open(lock, observer).map_err(words)?;
+        let opened = log::EventLog::open(lock, observer, mask).map_err(words)?;
         if opened.found.last_seq > 0 {
             return Err("the conversation was run before".to_owned());
         }
@@ -193,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn effects_wait_for_a_synced_record_and_not_for_a_lazy_one() {
         let place = tempfile::tempdir().unwrap();
-        let mut log = EventLog::open(place.path().to_path_buf()).unwrap();
+        let mut log = EventLog::open(place.path().to_path_buf(), Mask::default()).unwrap();
         assert_eq!(log.append(lazy()).await, 1);
         assert_eq!((log.durable(), log.is_waiting()), (1, false));
         assert_eq!(log.append(synced()).await, 2);
@@ -208,13 +209,13 @@ mod tests {
             "{next:?}"
         );
         log.close().await;
-        assert!(EventLog::open(place.path().to_path_buf()).is_err());
+        assert!(EventLog::open(place.path().to_path_buf(), Mask::default()).is_err());
     }
 
     #[tokio::test]
     async fn a_log_that_fails_holds_nothing_back_and_says_so() {
         let place = tempfile::tempdir().unwrap();
-        let mut log = EventLog::open(place.path().to_path_buf()).unwrap();
+        let mut log = EventLog::open(place.path().to_path_buf(), Mask::default()).unwrap();
         assert_eq!(log.failure(), None);
         log.close().await;
         assert_eq!(log.append(synced()).await, 1);

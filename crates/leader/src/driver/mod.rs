@@ -11,6 +11,7 @@ pub mod subscription;
 mod agents;
 mod asked;
 mod calls;
+mod caps;
 mod channel;
 mod creating;
 mod effects;
@@ -20,6 +21,7 @@ mod places;
 mod state;
 mod texts;
 mod tickets;
+mod watchdog;
 mod work;
 
 pub use config::{DriverConfig, Environment, StartError};

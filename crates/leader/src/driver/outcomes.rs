@@ -2,26 +2,28 @@
 
 use std::path::PathBuf;
 
+use confine::limits::FILE_SIZE_BYTES_DEFAULT;
 use confine::policy::JailPolicy;
-use confine::report::Step;
+use confine::report::{EndReason, Step};
 use confine::signal::Signal;
 use protocol::channel::{DEADLINE, DeadlineParams, STOP, StopParams};
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit;
 use protocol::ids::TaskId;
 use protocol::job::{EXIT_FILE, JOB_FILE, JobSpec, Provider};
+use protocol::secret::Mask;
 use protocol::status::{Status, StopReason};
 use protocol::wire::Frame;
 use serde_json::json;
 
 use crate::core::Input;
-use crate::core::input::{ExitFacts, Verdict};
+use crate::core::input::{Evidence, ExitFacts, Verdict};
 use crate::driver::agents::Talk;
 use crate::driver::creating::own_dir;
 use crate::driver::places::file_policy;
 use crate::driver::plan::Plan;
 use crate::driver::state::State;
-use crate::driver::work::{Planned, Work};
+use crate::driver::work::{Planned, Ready, Work};
 use crate::os::clock;
 use crate::os::identity;
 use crate::os::process::{ChildEnd, ChildHandle, WaitStatus, adopt};
@@ -52,9 +54,10 @@ impl State {
                 self.look_into_next();
             }
             Work::Prepared { agent, outcome } => match outcome {
-                Ok((dir, log)) => {
+                Ok(Ready { dir, log, space }) => {
                     if let Some(held) = self.agents.get(&agent) {
                         held.dir = Some(dir);
+                        held.space_at_start = space;
                     }
                     self.start_child(agent, log);
                 }
@@ -69,7 +72,8 @@ impl State {
                 if let Some(held) = self.agents.get(&agent) {
                     held.dir = dir;
                 }
-                let facts = Box::new(exit_facts(collected, *end));
+                let mut facts = Box::new(exit_facts(collected, *end));
+                mask_facts(&mut facts, &self.known.mask);
                 self.inputs.push_back(Input::Exited { agent, facts });
             }
             Work::Concluded { agent } => self.queue.concluded(&agent),
@@ -84,7 +88,8 @@ impl State {
     /// Makes an agent's directories; its process follows.
     pub(super) fn prepare(&mut self, agent: &TaskId) {
         if let Some(held) = self.agents.get(agent) {
-            self.workshop.prepare(&held.plan);
+            let mask = self.known.mask.clone();
+            self.workshop.prepare(&held.plan, mask);
         }
     }
 
@@ -139,6 +144,7 @@ impl State {
     /// Reads what an ended agent left, then the supervisor hears of the end.
     pub(super) fn child_ended(&mut self, agent: TaskId, end: Box<ChildEnd>) {
         tracing::debug!(%agent, status = ?end.status, "a process tree has ended");
+        self.watchdog.forget(&agent);
         let dir = self.agents.get(&agent).and_then(|held| held.dir.take());
         if let Some(dir) = dir {
             self.workshop.collect(agent, dir, end);
@@ -164,7 +170,8 @@ impl State {
             summary,
             at: clock::timestamp(),
         };
-        self.workshop.conclude(&held.plan, dir, word);
+        let mask = self.known.mask.clone();
+        self.workshop.conclude(&held.plan, dir, word, mask);
         self.queue.hold(agent, batch);
     }
 
@@ -241,6 +248,7 @@ impl State {
 fn spawn_order(plan: &Plan, state: &State) -> SpawnOrder {
     let own = own_dir(&plan.job);
     let workspace = plan.job.workspace.clone();
+    let caps = plan.job.limits.caps;
     SpawnOrder {
         programs: state.programs.clone(),
         policy: JailPolicy {
@@ -248,6 +256,11 @@ fn spawn_order(plan: &Plan, state: &State) -> SpawnOrder {
             require: state.asked.require,
             highest: state.asked.highest,
             cgroup: state.asked.cgroup.clone(),
+            memory_bytes: caps.memory_bytes,
+            cpu_seconds: caps.cpu_seconds,
+            file_size_bytes: Some(caps.disk_bytes.map_or(FILE_SIZE_BYTES_DEFAULT, |most| {
+                most.min(FILE_SIZE_BYTES_DEFAULT)
+            })),
             network: state.asked.network,
             command_network: state.asked.command_network,
             files: Some(file_policy(&plan.job, &state.secrets)),
@@ -278,6 +291,20 @@ fn visible(job: &JobSpec) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Takes the secrets out of what an agent's own files say. What its pipes said was masked before.
+fn mask_facts(facts: &mut ExitFacts, mask: &Mask) {
+    match &mut facts.evidence {
+        Evidence::Report(report) => mask.finished(report),
+        Evidence::Unfinished { last_text, .. } => mask.apply(last_text),
+        Evidence::Bad { why } => mask.apply(why),
+    }
+    let names = facts.deliverables.files.iter_mut();
+    let skipped = facts.deliverables.skipped.iter_mut();
+    names
+        .chain(skipped.map(|skipped| &mut skipped.name))
+        .for_each(|name| mask.apply(name));
+}
+
 fn exit_facts(collected: Collected, end: ChildEnd) -> ExitFacts {
     let mut warnings = collected.warnings;
     warnings.extend(end.warnings);
@@ -299,8 +326,12 @@ fn exit_facts(collected: Collected, end: ChildEnd) -> ExitFacts {
         Some(failed) => failed.message,
         None => end.stderr_tail,
     };
+    let out_of_memory = end
+        .jail_ended
+        .is_some_and(|ended| ended.reason == EndReason::OutOfMemory);
     ExitFacts {
         verdict,
+        out_of_memory,
         evidence: collected.evidence,
         deliverables: collected.deliverables,
         last_lines,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use confine::probe::{Probe, ProbeError};
 use confine::report::Rung;
 use protocol::config::{self, RequiredRung, RetentionSettings};
+use protocol::secret::{Mask, known_values};
 use protocol::status::Language;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -23,15 +24,16 @@ use crate::driver::handle::{ConversationInfo, Handle};
 use crate::driver::places;
 use crate::driver::plan::{Ground, Texts};
 use crate::driver::request::REQUESTS_WAITING_MAX;
-use crate::driver::state::{CHILD_EVENTS_MAX, Ending, Sources, State};
+use crate::driver::state::{CHILD_EVENTS_MAX, Ending, Secrets, Sources, State};
 use crate::driver::tickets::Tickets;
+use crate::driver::watchdog::Watchdog;
 use crate::driver::work::{WORK_WAITING_MAX, Workshop};
 use crate::os::clock::{self, Clock};
 use crate::os::files::Dir;
 use crate::os::identity;
 use crate::os::programs::{JAIL_VARIABLE, Programs};
 use crate::os::rung::{self, Wanted};
-use crate::os::spawn::key_variables;
+use crate::os::spawn::secret_variables;
 use crate::store::recover::recover_all;
 use crate::store::retention::sweep;
 use crate::store::{git_exclude, prompts};
@@ -71,7 +73,8 @@ impl Driver {
             path: run_dir.clone(),
             why,
         };
-        let mut log = EventLog::open(run_dir.clone()).map_err(failed)?;
+        let secrets = secrets(&config);
+        let mut log = EventLog::open(run_dir.clone(), secrets.mask.clone()).map_err(failed)?;
         let version = env!("CARGO_PKG_VERSION");
         let first = record::Record::run_started(conversation.clone(), version, workspace.clone());
         begin(&mut log, first).await.map_err(failed)?;
@@ -95,7 +98,8 @@ impl Driver {
             system: identity::system_text(),
         };
         let core = Supervisor::new(supervisor_config(&ground, measure));
-        Ok(launch(config, ground, (programs, asked, core), log, info))
+        let parts = (programs, asked, core, secrets);
+        Ok(launch(config, ground, parts, log, info))
     }
 }
 
@@ -136,7 +140,7 @@ async fn begin(log: &mut EventLog, first: Record) -> Result<(), String> {
 fn launch(
     config: DriverConfig,
     ground: Ground,
-    (programs, asked, core): (Programs, Asked, Supervisor),
+    (programs, asked, core, known): (Programs, Asked, Supervisor, Secrets),
     log: EventLog,
     info: ConversationInfo,
 ) -> (Handle, JoinHandle<()>) {
@@ -144,12 +148,9 @@ fn launch(
     let (child_events, children) = mpsc::channel(CHILD_EVENTS_MAX);
     let (outcomes_out, outcomes) = mpsc::channel(WORK_WAITING_MAX);
     let (closed_out, closed) = watch::channel(false);
-    let hidden_variables = key_variables(
-        config
-            .settings
-            .models
-            .values()
-            .filter_map(|model| model.api_key_env.clone()),
+    let hidden_variables = secret_variables(
+        key_names(&config).map(str::to_owned),
+        &config.settings.env_allow,
     );
     let state = State {
         core,
@@ -161,6 +162,7 @@ fn launch(
             config.environment.get("HOME").map(PathBuf::from).as_deref(),
             &config.settings.secret_paths,
         ),
+        known,
         keep_fd: config.keep_fd,
         reserved_numbers: config.reserved_numbers,
         clock: Clock::start(),
@@ -171,6 +173,7 @@ fn launch(
         queue: EffectQueue::default(),
         ending: Ending::default(),
         workshop: Workshop::new(outcomes_out),
+        watchdog: Watchdog::start(child_events.clone()),
         child_events,
         inputs: std::collections::VecDeque::new(),
     };
@@ -181,6 +184,28 @@ fn launch(
     };
     let task = tokio::spawn(state.run(sources, closed_out));
     (Handle::new(requests, info, closed), task)
+}
+
+/// The variables in which models and the search engine have their keys.
+fn key_names(config: &DriverConfig) -> impl Iterator<Item = &str> {
+    let settings = &config.settings;
+    let search = settings.web.as_ref().and_then(|web| web.search.as_ref());
+    let models = settings.models.values();
+    models
+        .filter_map(|model| model.api_key_env.as_deref())
+        .chain(search.and_then(|search| search.api_key_env.as_deref()))
+}
+
+/// What this leader knows and nobody is to read: the keys of all models and whatever else in its
+/// environment is called like a secret.
+fn secrets(config: &DriverConfig) -> Secrets {
+    let named: Vec<&str> = key_names(config).collect();
+    let exists = |path: &str| Path::new(path).exists();
+    let values = known_values(config.environment.pairs(), &named, &exists);
+    Secrets {
+        mask: Mask::of(&values),
+        values,
+    }
 }
 
 fn usable_workspace(path: &Path) -> Result<PathBuf, StartError> {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use confine::cgroup::sweep_delegated;
 use confine::signal::Signal;
 use protocol::ids::{AgentId, TaskId};
+use protocol::secret::Mask;
 use protocol::status::StopReason;
 use tokio::sync::{mpsc, watch};
 
@@ -22,6 +23,7 @@ use crate::driver::event_log::EventLog;
 use crate::driver::plan::Ground;
 use crate::driver::request::{Reply, Request};
 use crate::driver::tickets::Tickets;
+use crate::driver::watchdog::Watchdog;
 use crate::driver::work::{Work, Workshop};
 use crate::os::clock::Clock;
 use crate::os::process::ChildMessage;
@@ -32,6 +34,21 @@ use crate::os::programs::Programs;
 pub(super) const CALLER: Caller = Caller(0);
 /// Events of children that wait for the driver.
 pub(super) const CHILD_EVENTS_MAX: usize = 1_024;
+
+/// What this leader knows and nobody is to read.
+#[derive(Clone)]
+pub(super) struct Secrets {
+    /// Takes them out of texts.
+    pub(super) mask: Mask,
+    /// For workers, which mask what they write themselves.
+    pub(super) values: Vec<String>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Secrets").field(&self.mask).finish()
+    }
+}
 
 /// How the end of the conversation stands.
 #[derive(Debug, Default)]
@@ -53,6 +70,8 @@ pub(super) struct State {
     pub(super) hidden_variables: Vec<String>,
     /// What is to show as empty to every agent.
     pub(super) secrets: Vec<PathBuf>,
+    /// What stands in no text.
+    pub(super) known: Secrets,
     pub(super) keep_fd: Option<i32>,
     pub(super) reserved_numbers: BTreeSet<AgentId>,
     pub(super) clock: Clock,
@@ -64,6 +83,7 @@ pub(super) struct State {
     pub(super) queue: EffectQueue,
     pub(super) ending: Ending,
     pub(super) workshop: Workshop,
+    pub(super) watchdog: Watchdog,
     pub(super) child_events: mpsc::Sender<ChildMessage>,
     /// Inputs that came of carrying out effects.
     pub(super) inputs: VecDeque<Input>,

@@ -6,14 +6,19 @@ use std::path::PathBuf;
 
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::TaskId;
+use protocol::job::JobSpec;
+use protocol::limits::DISK_ENTRIES_MAX;
 use protocol::result::Deliverables;
+use protocol::secret::Mask;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::Ticket;
 use crate::core::input::{CreateOrder, Evidence};
+use crate::core::usage::Space;
 use crate::driver::plan::Plan;
 use crate::os::clock::Clock;
 use crate::os::process::ChildEnd;
+use crate::os::space;
 use crate::store::agent_dir::{AgentDir, StartFiles};
 use crate::store::claims::Claim;
 use crate::store::results::{self, Collected, FinalWord};
@@ -33,6 +38,15 @@ pub(super) struct Planned {
     pub(super) claim: Claim,
 }
 
+/// An agent whose process may be started.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) dir: AgentDir,
+    pub(super) log: WorkerLog,
+    /// What lies where it writes; none where it has no cap on that, or there is too much to count.
+    pub(super) space: Option<Space>,
+}
+
 /// An outcome.
 #[derive(Debug)]
 pub(super) enum Work {
@@ -44,7 +58,7 @@ pub(super) enum Work {
     /// An agent's directories were made.
     Prepared {
         agent: TaskId,
-        outcome: Result<(AgentDir, WorkerLog), ToolError>,
+        outcome: Result<Ready, ToolError>,
     },
     /// An ended agent's directories were read.
     Collected {
@@ -90,7 +104,7 @@ impl Workshop {
     }
 
     /// Makes an agent's directories and its log.
-    pub(super) fn prepare(&self, plan: &Plan) {
+    pub(super) fn prepare(&self, plan: &Plan, mask: Mask) {
         let (job, task) = (plan.job.clone(), plan.task.clone());
         let (system_prompt, earlier) = (plan.system_prompt.clone(), plan.earlier.clone());
         let agent = job.task_id.clone();
@@ -109,8 +123,9 @@ impl Workshop {
                 false => AgentDir::prepare(&job.workspace, files),
             };
             let outcome = prepared.map(|dir| {
-                let log = WorkerLog::create(&dir.own);
-                (dir, log)
+                let log = WorkerLog::create(&dir.own, mask);
+                let space = space_at_start(&job);
+                Ready { dir, log, space }
             });
             Work::Prepared {
                 agent: job.task_id,
@@ -149,12 +164,12 @@ impl Workshop {
 
     /// Brings an agent's conversation to its final form. A failure leaves what the worker wrote;
     /// the end itself stands in the event log.
-    pub(super) fn conclude(&self, plan: &Plan, mut dir: AgentDir, word: FinalWord) {
+    pub(super) fn conclude(&self, plan: &Plan, mut dir: AgentDir, word: FinalWord, mask: Mask) {
         let job = plan.job.clone();
         let agent = job.task_id.clone();
         let broken = |_| Work::Concluded { agent };
         self.start(broken, move || {
-            if let Err(error) = results::conclude(&mut dir, &job, &word) {
+            if let Err(error) = results::conclude(&mut dir, &job, &word, &mask) {
                 let place: PathBuf = job.workspace.join(&job.deliverables_dir);
                 tracing::warn!(
                     agent = %job.task_id,
@@ -189,4 +204,16 @@ impl Workshop {
         });
         answer
     }
+}
+
+/// Where an agent writes by its job, absolute.
+pub(super) fn written_by(job: &JobSpec) -> Vec<PathBuf> {
+    let paths = std::iter::once(&job.deliverables_dir).chain(&job.write_paths);
+    paths.map(|path| job.workspace.join(path)).collect()
+}
+
+fn space_at_start(job: &JobSpec) -> Option<Space> {
+    job.limits.caps.disk_bytes?;
+    let found = space::count(&written_by(job), DISK_ENTRIES_MAX);
+    (found.entries <= DISK_ENTRIES_MAX).then_some(found)
 }

@@ -64,6 +64,9 @@ fn nest_confinement(value: &mut Value) {
         "network",
         "git",
         "secret_paths",
+        "memory",
+        "cpu_seconds",
+        "disk",
         "env_allow",
     ]
     .into_iter()

@@ -171,6 +171,7 @@ impl Output {
 mod tests {
     use super::*;
     use crate::os::files::Dir;
+    use protocol::secret::Mask;
     use std::fs;
 
     const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
@@ -186,7 +187,7 @@ mod tests {
 
     fn hear(text: &str, status: WaitStatus) -> Heard {
         let place = tempfile::tempdir().unwrap();
-        let log = WorkerLog::create(&Dir::open(place.path()).unwrap());
+        let log = WorkerLog::create(&Dir::open(place.path()).unwrap(), Mask::default());
         let mut output = Output::new(log);
         let events = output.stdout(text.as_bytes()).len();
         let end = output.end(status);

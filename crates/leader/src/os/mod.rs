@@ -13,9 +13,11 @@ pub mod own_scope;
 pub mod process;
 pub mod programs;
 pub mod rung;
+pub mod space;
 pub mod spawn;
 pub mod stdin;
 pub mod trees;
+pub mod usage;
 pub mod version;
 pub mod worktree;
 

@@ -12,7 +12,7 @@ use protocol::limits::MODEL_CHECK_MS_MAX;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::os::spawn::key_variables;
+use crate::os::spawn::secret_variables;
 
 /// How much longer than its own limit the worker may take, to start and to be held.
 const START_MS_MAX: u64 = 5_000;
@@ -50,7 +50,7 @@ pub async fn ask(jail: &Path, worker: &Path, workspace: &Path, access: &ModelAcc
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    for name in key_variables(access.spec.api_key_env.clone().into_iter()) {
+    for name in secret_variables(access.spec.api_key_env.clone().into_iter(), &[]) {
         command.env_remove(name);
     }
     let mut child = match command.spawn() {

@@ -19,6 +19,7 @@ use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::core::usage::Measure;
 use crate::os::child_output::Output;
 use crate::os::identity;
 use crate::store::worker_log::WorkerLog;
@@ -50,6 +51,8 @@ pub struct ChildMessage {
 pub enum ChildEvent {
     /// The jail stands; told at most once, before any frame of the worker.
     Started(Box<Started>),
+    /// Somebody looked at what its processes use.
+    Used(Measure),
     /// The worker said something that is a frame.
     Frame(Frame),
     /// The worker does not read what it is told; it is to be stopped.

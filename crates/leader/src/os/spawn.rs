@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use confine::policy::JailPolicy;
+use protocol::secret::is_secret_name;
 use tokio::process::{Child, Command};
 
 use crate::os::programs::{JAIL_VARIABLE, Program, Programs, SpawnProblem};
@@ -85,20 +86,16 @@ pub fn spawn(order: &SpawnOrder) -> Result<Child, SpawnProblem> {
     })
 }
 
-/// The variables of this process that may hold keys: those that models name, and whatever is
-/// called like one.
-pub fn key_variables(named: impl Iterator<Item = String>) -> Vec<String> {
+/// The variables of this process that no tree may get: those that models name, and whatever is
+/// called like a secret, unless it is `allowed`. A key of a model is never allowed.
+pub fn secret_variables(named: impl Iterator<Item = String>, allowed: &[String]) -> Vec<String> {
     let present = std::env::vars_os()
+        // A name that is no UTF-8 is removed under its own bytes or not at all, and none of ours
+        // looks like one.
         .filter_map(|(name, _)| name.into_string().ok())
-        .filter(|name| is_key_name(name));
+        .filter(|name| is_secret_name(name) && !allowed.contains(name));
     let mut all: Vec<String> = named.chain(present).collect();
     all.sort();
     all.dedup();
     all
-}
-
-fn is_key_name(name: &str) -> bool {
-    ["_API_KEY", "_AUTH_TOKEN"]
-        .iter()
-        .any(|end| name.ends_with(end))
 }

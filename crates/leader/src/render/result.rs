@@ -114,7 +114,7 @@ fn pointers(result: &AgentResult) -> String {
 #[cfg(test)]
 pub(crate) fn sample_result() -> AgentResult {
     use protocol::ids::{AgentId, ConversationId, TaskId};
-    use protocol::stats::{Stats, TokenUsage};
+    use protocol::stats::{Stats, TokenUsage, Usage};
 
     AgentResult {
         success: true,
@@ -146,6 +146,7 @@ pub(crate) fn sample_result() -> AgentResult {
             },
             ..Stats::default()
         },
+        usage: Usage::default(),
         partial_results: false,
         warnings: Vec::new(),
         confinement: serde_json::json!({"rung": "pidns"}),

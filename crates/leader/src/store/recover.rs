@@ -14,6 +14,8 @@ use protocol::event::EventLine;
 use protocol::ids::ConversationId;
 use protocol::job::{JOB_FILE, JobSpec};
 use protocol::result::AgentResult;
+use protocol::secret::Mask;
+use protocol::stats::Usage;
 use protocol::status::Status;
 use protocol::text::Prompts;
 
@@ -111,7 +113,7 @@ pub fn recover(
         Err(LogError::Held { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let opened = EventLog::open(lock, Box::new(drop))?;
+    let opened = EventLog::open(lock, Box::new(drop), Mask::default())?;
     let run = &opened.found.run;
     if run.ended || opened.found.last_seq == 0 {
         opened.log.close();
@@ -178,7 +180,7 @@ fn end_of(workspace: &Path, agent: &FoldedAgent) -> AgentResult {
                 summary: summary_of(agent, Some(&collected)),
                 at: clock::timestamp(),
             };
-            if let Err(error) = results::conclude(&mut dir, &agent.job, &word) {
+            if let Err(error) = results::conclude(&mut dir, &agent.job, &word, &Mask::default()) {
                 warnings.push(format!("its conversation could not be completed: {error}"));
             }
             drop(held);
@@ -273,6 +275,8 @@ fn result_of(
         result_summary,
         sub_conversation_id: job.sub_conversation_id.clone(),
         stats,
+        // What nobody wrote down before the leader died.
+        usage: Usage::default(),
         warnings,
         confinement: agent.confinement.clone(),
     }
@@ -313,7 +317,7 @@ mod tests {
 
         fn write(&self, records: Vec<Record>) {
             let lock = RunLock::take(&self.run_dir(), "test").unwrap();
-            let opened = EventLog::open(lock, Box::new(drop)).unwrap();
+            let opened = EventLog::open(lock, Box::new(drop), Mask::default()).unwrap();
             let workspace = self.place.path().to_path_buf();
             let first = Record::run_started(self.conversation.clone(), "0", workspace);
             for record in std::iter::once(first).chain(records) {

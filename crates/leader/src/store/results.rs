@@ -16,6 +16,7 @@ use protocol::job::{AGENT_DIR, CONVERSATION_FILE, JOURNAL_FILE, JobSpec};
 use protocol::journal;
 use protocol::limits;
 use protocol::result::{Deliverables, cut_middle};
+use protocol::secret::Mask;
 use protocol::stats::Stats;
 use protocol::status::{Status, StopReason};
 use serde::Deserialize;
@@ -242,11 +243,17 @@ pub struct FinalWord {
 
 /// Brings `conversations.json` to its final form: what the worker wrote where that says the same
 /// end, else what the file and the journal hold, with the end that was decided. A file that can't
-/// be read is put beside under [`BAD_CONVERSATION_FILE`].
+/// be read is put beside under [`BAD_CONVERSATION_FILE`]. Nothing is left in it that `mask` hides,
+/// also where a worker that is none of ours wrote it.
 ///
 /// # Errors
 /// When the file can't be written.
-pub fn conclude(dir: &mut AgentDir, job: &JobSpec, word: &FinalWord) -> io::Result<()> {
+pub fn conclude(
+    dir: &mut AgentDir,
+    job: &JobSpec,
+    word: &FinalWord,
+    mask: &Mask,
+) -> io::Result<()> {
     dir.refresh();
     sweep_unfinished(&dir.own);
     let written = read_capped(dir, CONVERSATION_FILE);
@@ -259,6 +266,7 @@ pub fn conclude(dir: &mut AgentDir, job: &JobSpec, word: &FinalWord) -> io::Resu
         && file.status == word.status
         && file.completed_at.is_some()
         && file.result.is_some()
+        && !written.as_ref().is_ok_and(|bytes| mask.is_in(bytes))
     {
         return Ok(());
     }
@@ -268,7 +276,8 @@ pub fn conclude(dir: &mut AgentDir, job: &JobSpec, word: &FinalWord) -> io::Resu
         dir.own
             .rename(name, &dir.own, Path::new(BAD_CONVERSATION_FILE))?;
     }
-    let file = finished(parsed, folded_journal(dir, &job.task_id), job, word);
+    let mut file = finished(parsed, folded_journal(dir, &job.task_id), job, word);
+    mask.conversation(&mut file);
     let bytes = serde_json::to_vec(&file)?;
     dir.own.replace_file(Path::new(CONVERSATION_FILE), &bytes)
 }

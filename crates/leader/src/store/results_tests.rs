@@ -218,7 +218,7 @@ fn a_killed_run_is_completed_from_its_journal() {
     case.write(&case.file(Status::Running, None));
     case.write_journal(&[message("one"), message("two"), message("three")]);
     let word = word(Status::TimedOut, Some(StopReason::Deadline));
-    conclude(&mut case.dir, &case.job, &word).unwrap();
+    conclude(&mut case.dir, &case.job, &word, &Mask::default()).unwrap();
     let file = case.read_back();
     assert_eq!(file.status, Status::TimedOut);
     assert_eq!(file.completed_at.as_deref(), Some("2026-03-10T12:02:00Z"));
@@ -239,7 +239,13 @@ fn a_finished_file_is_left_as_the_worker_wrote_it() {
     let mut file = case.file(Status::Completed, Some(success()));
     file.completed_at = Some("2026-03-10T12:01:00Z".into());
     case.write(&file);
-    conclude(&mut case.dir, &case.job, &word(Status::Completed, None)).unwrap();
+    conclude(
+        &mut case.dir,
+        &case.job,
+        &word(Status::Completed, None),
+        &Mask::default(),
+    )
+    .unwrap();
     assert_eq!(case.read_back(), file);
 }
 
@@ -248,7 +254,7 @@ fn what_can_not_be_read_is_kept_beside_a_valid_file() {
     let mut case = Case::new();
     fs::write(case.own(CONVERSATION_FILE), "{\"torn").unwrap();
     let word = word(Status::Failed, Some(StopReason::BadResultFile));
-    conclude(&mut case.dir, &case.job, &word).unwrap();
+    conclude(&mut case.dir, &case.job, &word, &Mask::default()).unwrap();
     assert_eq!(
         fs::read_to_string(case.own(BAD_CONVERSATION_FILE)).unwrap(),
         "{\"torn"
@@ -274,7 +280,7 @@ fn what_was_begun_to_be_written_at_a_kill_is_removed() {
     fs::write(case.own(".conversations.json.tmp.txt"), "").unwrap();
     fs::create_dir(case.own(".conversations.json.dir.tmp")).unwrap();
     let word = word(Status::Failed, Some(StopReason::WorkerCrashed));
-    conclude(&mut case.dir, &case.job, &word).unwrap();
+    conclude(&mut case.dir, &case.job, &word, &Mask::default()).unwrap();
     let mut names: Vec<String> = fs::read_dir(case.own(""))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

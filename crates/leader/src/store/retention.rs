@@ -225,7 +225,7 @@ mod tests {
             let dir = self.run_dir(number);
             fs::create_dir_all(&dir).unwrap();
             let lock = RunLock::take(&dir, "test").unwrap();
-            let opened = EventLog::open(lock, Box::new(drop)).unwrap();
+            let opened = EventLog::open(lock, Box::new(drop), Default::default()).unwrap();
             let workspace = self.dir.path().to_path_buf();
             let first = Record::run_started(conversation(number), "0", workspace);
             for record in std::iter::once(first).chain(records) {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use protocol::job::LOG_FILE;
 use protocol::limits;
+use protocol::secret::{Mask, MaskStream};
 
 use crate::os::files::Dir;
 
@@ -17,6 +18,9 @@ const TAIL_BYTES: usize = 1024 * 1024;
 /// counted, and [`WorkerLog::finish`] says why.
 #[derive(Debug)]
 pub struct WorkerLog {
+    mask: Mask,
+    /// What was written last may be the beginning of a secret.
+    stream: MaskStream,
     file: Option<File>,
     error: Option<io::Error>,
     head_bytes_max: u64,
@@ -30,21 +34,29 @@ pub struct WorkerLog {
 }
 
 impl WorkerLog {
-    /// A new log in an agent's folder.
-    pub fn create(dir: &Dir) -> WorkerLog {
+    /// A new log in an agent's folder, without what `mask` hides.
+    pub fn create(dir: &Dir, mask: Mask) -> WorkerLog {
         WorkerLog::with_limits(
             dir.create_new(Path::new(LOG_FILE)),
             limits::WORKER_LOG_BYTES_MAX - TAIL_BYTES as u64,
             TAIL_BYTES,
+            mask,
         )
     }
 
-    fn with_limits(file: io::Result<File>, head_bytes_max: u64, tail_bytes_max: usize) -> Self {
+    fn with_limits(
+        file: io::Result<File>,
+        head_bytes_max: u64,
+        tail_bytes_max: usize,
+        mask: Mask,
+    ) -> Self {
         let (file, error) = match file {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error)),
         };
         WorkerLog {
+            stream: mask.stream(),
+            mask,
             file,
             error,
             head_bytes_max,
@@ -58,6 +70,19 @@ impl WorkerLog {
 
     /// Takes the next bytes.
     pub fn write(&mut self, bytes: &[u8]) {
+        let mut plain = Vec::with_capacity(bytes.len());
+        self.stream.push(bytes, &mut plain);
+        self.keep(&plain);
+    }
+
+    /// Keeps what was held back as the possible beginning of a secret: nothing more comes.
+    fn settle(&mut self) {
+        let mut plain = Vec::new();
+        std::mem::replace(&mut self.stream, self.mask.stream()).finish(&mut plain);
+        self.keep(&plain);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
         self.total_bytes += bytes.len() as u64;
         keep_last(&mut self.last, bytes, limits::OUTPUT_TAIL_BYTES_MAX);
         let room = self.head_bytes_max - self.head_bytes;
@@ -67,8 +92,9 @@ impl WorkerLog {
         keep_last(&mut self.tail, &bytes[head..], self.tail_bytes_max);
     }
 
-    /// The last lines, as text.
-    pub fn last_text(&self) -> String {
+    /// The last lines, as text, at the end or as if it were there.
+    pub fn last_text(&mut self) -> String {
+        self.settle();
         let bytes: Vec<u8> = self.last.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let whole = self.total_bytes <= limits::OUTPUT_TAIL_BYTES_MAX as u64;
@@ -85,6 +111,7 @@ impl WorkerLog {
     /// # Errors
     /// With the first failure of making or writing the file.
     pub fn finish(mut self) -> io::Result<()> {
+        self.settle();
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         let gone = self.total_bytes - self.head_bytes - tail.len() as u64;
         if gone > 0 {
@@ -117,7 +144,7 @@ mod tests {
     fn written(pieces: &[&[u8]]) -> String {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
-        let mut log = WorkerLog::with_limits(File::create(&path), 6, 4);
+        let mut log = WorkerLog::with_limits(File::create(&path), 6, 4, Mask::default());
         for piece in pieces {
             log.write(piece);
         }
@@ -140,8 +167,23 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_comes_in_two_pieces_is_in_neither_file_nor_message() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let mask = Mask::of(["tok123456789"]);
+        let mut log = WorkerLog::with_limits(File::create(&path), 1_000, 1_000, mask);
+        log.write(b"the key is tok123");
+        log.write(b"456789, says tok12");
+        assert_eq!(log.last_text(), "the key is [masked], says tok12");
+        log.finish().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text, "the key is [masked], says tok12");
+    }
+
+    #[test]
     fn the_last_lines_are_at_hand_for_a_message() {
-        let mut log = WorkerLog::with_limits(Err(io::Error::other("full")), 10, 10);
+        let mut log =
+            WorkerLog::with_limits(Err(io::Error::other("full")), 10, 10, Mask::default());
         log.write(b"first\nsecond\n");
         assert_eq!(log.last_text(), "first\nsecond");
         log.write(&b"x".repeat(limits::OUTPUT_TAIL_BYTES_MAX));

@@ -125,6 +125,10 @@ impl Draft {
             }
             // It only ever grows.
             Setting::SecretPaths(_) => (Verdict::Take, String::new()),
+            Setting::Cap(name, new) => match self.cap(name) {
+                None => (Verdict::Take, String::new()),
+                Some(holds) => (order(new.cmp(&holds)), holds.to_string()),
+            },
             Setting::Number(name, new) => match self.number(name) {
                 None => (Verdict::Take, String::new()),
                 Some(holds) => (order(new.cmp(&holds)), holds.to_string()),
@@ -184,6 +188,13 @@ impl Draft {
         match self.setting("confinement.highest") {
             Some(Setting::Highest(highest)) => *highest,
             _ => RequiredRung::Cgroup2,
+        }
+    }
+
+    pub(super) fn cap(&self, name: &str) -> Option<u64> {
+        match self.setting(&format!("confinement.{name}")) {
+            Some(Setting::Cap(_, value)) => Some(*value),
+            _ => None,
         }
     }
 
@@ -331,6 +342,9 @@ impl Draft {
             network: self.network(),
             git: self.git(),
             secret_paths: self.with_secrets(Vec::new()),
+            memory: self.cap("memory"),
+            cpu_seconds: self.cap("cpu_seconds"),
+            disk: self.cap("disk"),
             env_allow: self.env_allow(),
             warnings: self.warnings,
             sources,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::caps::{CAPS, CapKey};
 use super::error::{ConfigError, ConfigErrorKind};
 use super::list::{ENV_ALLOW, SECRET_PATHS, split};
 use super::settings::{Admission, LanguageChoice, RequiredRung};
@@ -123,6 +124,7 @@ pub(super) enum Key {
     Network,
     Git,
     SecretPaths,
+    Cap(&'static CapKey),
     EnvAllow,
     Number(&'static NumberKey),
     Retention(&'static NumberKey),
@@ -142,6 +144,8 @@ pub(super) enum Setting {
     Network(NetworkMode),
     Git(GitMode),
     SecretPaths(Vec<String>),
+    /// By the key's name in `[confinement]`.
+    Cap(&'static str, u64),
     EnvAllow(Vec<String>),
     Number(&'static str, u64),
     Retention(&'static str, u64),
@@ -165,9 +169,12 @@ pub(super) const CONFINEMENT: &[&str] = &[
     "git",
     "secret_paths",
     "env_allow",
+    "memory",
+    "cpu_seconds",
+    "disk",
 ];
 /// Keys of `[confinement]` that a later version knows.
-pub(super) const LATER_CONFINEMENT: &[&str] = &["memory", "pids", "cpu_seconds"];
+pub(super) const LATER_CONFINEMENT: &[&str] = &["pids"];
 /// What may stand at the top of a file.
 pub(super) const TOP: &[&str] = &[
     "language",
@@ -201,6 +208,7 @@ impl Key {
             Key::EnvAllow,
         ]
         .into_iter()
+        .chain(CAPS.iter().map(Key::Cap))
         .chain(NUMBERS.iter().map(Key::Number))
         .chain(RETENTION_NUMBERS.iter().map(Key::Retention))
     }
@@ -224,6 +232,7 @@ impl Key {
             Key::Network => "confinement.network".to_owned(),
             Key::Git => "confinement.git".to_owned(),
             Key::SecretPaths => "confinement.secret_paths".to_owned(),
+            Key::Cap(cap) => format!("confinement.{}", cap.name),
             Key::EnvAllow => "confinement.env_allow".to_owned(),
             Key::Number(number) => format!("limits.{}", number.name),
             Key::Retention(number) => format!("{RETENTION}.{}", number.name),
@@ -274,6 +283,9 @@ impl Key {
                 .list(value, place, &SECRET_PATHS)
                 .map(Setting::SecretPaths),
             Key::EnvAllow => self.list(value, place, &ENV_ALLOW).map(Setting::EnvAllow),
+            Key::Cap(cap) => self
+                .cap(cap, value, place)
+                .map(|value| Setting::Cap(cap.name, value)),
             Key::Number(number) => self
                 .number(number, value, place)
                 .map(|value| Setting::Number(number.name, value)),
@@ -287,7 +299,7 @@ impl Key {
     pub(super) fn read_text(self, text: &str, place: &str) -> Result<Setting, ConfigError> {
         let text = text.trim();
         let value = match self {
-            Key::Number(_) | Key::Retention(_) => text
+            Key::Number(_) | Key::Retention(_) | Key::Cap(_) => text
                 .parse::<i128>()
                 .map_or_else(|_| Value::Text(text.to_owned()), Value::Whole),
             Key::Language

@@ -17,6 +17,7 @@
 //! A key of a model is never in a file, never in [`Settings`] and never in a message: a model
 //! names the variable that holds it.
 
+mod caps;
 mod confined;
 mod draft;
 mod error;
@@ -40,6 +41,8 @@ pub use settings::{
 };
 pub use trust::{FileTrust, TrustRecord, Wish, fingerprint, record_name, trust_dir};
 
+#[cfg(test)]
+mod caps_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

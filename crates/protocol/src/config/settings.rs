@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::confinement::{GitMode, JobConfinement, NetworkMode, WriteMode};
-use crate::job::ModelSpec;
+use crate::job::{Caps, ModelSpec};
 use crate::limits;
 use crate::status::{Language, words};
 use crate::web::WebSpec;
@@ -131,6 +131,17 @@ pub(super) fn max_live_default(max_concurrent: u64) -> u64 {
     )
 }
 
+impl Settings {
+    /// What each agent may use.
+    pub fn caps(&self) -> Caps {
+        Caps {
+            memory_bytes: self.memory,
+            cpu_seconds: self.cpu_seconds,
+            disk_bytes: self.disk,
+        }
+    }
+}
+
 /// The resolved configuration. It holds no secret.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
@@ -163,7 +174,14 @@ pub struct Settings {
     /// `[confinement] secret_paths`: what shows as empty beside the built-in list; absolute, or
     /// below the home directory with `~/` before it.
     pub secret_paths: Vec<String>,
-    /// `[confinement] env_allow`: variables that commands see although they look like keys.
+    /// `[confinement] memory`: bytes that all processes of one agent may use; none is no limit.
+    pub memory: Option<u64>,
+    /// `[confinement] cpu_seconds`: processor time of all processes of one agent; none is no limit.
+    pub cpu_seconds: Option<u64>,
+    /// `[confinement] disk`: bytes that one agent may add where it writes; none is no limit.
+    pub disk: Option<u64>,
+    /// `[confinement] env_allow`: variables that commands get although they are called like
+    /// secrets.
     pub env_allow: Vec<String>,
     /// What was ignored, for stderr.
     pub warnings: Vec<String>,

@@ -88,7 +88,7 @@ fn without_any_layer_the_built_in_values_hold() {
         (BTreeMap::new(), vec![])
     );
     let sources: Vec<_> = settings.sources.values().collect();
-    assert_eq!(sources.len(), 26);
+    assert_eq!(sources.len(), 29);
     assert!(sources.iter().all(|source| *source == "built-in"));
 }
 
@@ -402,7 +402,7 @@ fn parts_of_later_versions_are_refused_in_the_users_file() {
         ("[agents.bash]\ntimeout_seconds = 5", "agents", 1),
         ("[launcher]\nkind = \"local\"", "launcher", 1),
         ("[team]\n", "team", 1),
-        ("[confinement]\nmemory = \"1G\"", "confinement.memory", 2),
+        ("[confinement]\npids = 5", "confinement.pids", 2),
     ] {
         let error = user(text).unwrap_err();
         assert_eq!(error.kind, ConfigErrorKind::NotAvailable);

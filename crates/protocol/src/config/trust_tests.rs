@@ -138,6 +138,22 @@ const RULES: &[(&str, Rule)] = &[
         },
     ),
     (
+        "confinement.memory",
+        Rule::Tighten {
+            loose: "\"2GiB\"",
+            tight: "\"1GiB\"",
+        },
+    ),
+    ("confinement.cpu_seconds", fewer()),
+    (
+        "confinement.disk",
+        Rule::Tighten {
+            loose: "\"2GiB\"",
+            tight: "\"1GiB\"",
+        },
+    ),
+    // What commands could tell others.
+    (
         "confinement.env_allow",
         Rule::Nothing {
             held: "[\"MINE\"]",

@@ -96,13 +96,16 @@ impl Draft {
             Some(Key::Network) => format!("{:?}", self.network().as_str()),
             Some(Key::Git) => format!("{:?}", self.git().as_str()),
             Some(Key::SecretPaths) => format!("{:?}", self.with_secrets(Vec::new())),
-            Some(Key::EnvAllow) => format!("{:?}", self.env_allow()),
             Some(Key::DefaultModel | Key::PromptsDir | Key::Cgroup) => self
                 .text(path)
                 .map_or_else(|| NONE.to_owned(), |text| format!("{text:?}")),
             Some(Key::Number(key)) => self
                 .number(key.name)
                 .map_or_else(|| NONE.to_owned(), |number| number.to_string()),
+            Some(Key::Cap(key)) => self
+                .cap(key.name)
+                .map_or_else(|| NONE.to_owned(), |number| number.to_string()),
+            Some(Key::EnvAllow) => format!("{:?}", self.env_allow()),
             Some(Key::Retention(key)) => self.retention(key.name).to_string(),
         }
     }

@@ -5,7 +5,9 @@ use crate::conversation::{ConversationFile, Message, Outcome};
 use crate::secret::Mask;
 
 impl Mask {
-    /// Takes the secrets out of a message: its text, its thoughts, its calls.
+    /// Takes the secrets out of a message: its text, its thoughts, its calls, and its parts as a
+    /// provider sent them, also where the provider then no longer knows its own signature: such a
+    /// part holds a secret that it was never told.
     pub fn message(&self, message: &mut Message) {
         let Message {
             role: _,
@@ -13,12 +15,18 @@ impl Mask {
             tool_calls,
             tool_call_id,
             reasoning_content,
+            provider_blocks,
+            // Names of files; changed, they would name nothing.
+            media: _,
         } = message;
         for text in [content, tool_call_id, reasoning_content]
             .into_iter()
             .flatten()
         {
             self.apply(text);
+        }
+        for block in provider_blocks {
+            self.json(block);
         }
         for call in tool_calls {
             for text in [

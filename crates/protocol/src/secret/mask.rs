@@ -78,7 +78,7 @@ impl Mask {
 
     /// A text without secrets.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if !self.finds(text.as_bytes()) {
+        if !self.is_in(text.as_bytes()) {
             return Cow::Borrowed(text);
         }
         Cow::Owned(self.masked(text, false))
@@ -86,7 +86,7 @@ impl Mask {
 
     /// A text without secrets, in place.
     pub fn apply(&self, text: &mut String) {
-        if self.finds(text.as_bytes()) {
+        if self.is_in(text.as_bytes()) {
             *text = self.masked(text, false);
         }
     }
@@ -106,7 +106,7 @@ impl Mask {
             Value::Array(items) => items.iter_mut().for_each(|item| self.json(item)),
             Value::Object(fields) => {
                 fields.values_mut().for_each(|field| self.json(field));
-                if fields.keys().any(|key| self.finds(key.as_bytes())) {
+                if fields.keys().any(|key| self.is_in(key.as_bytes())) {
                     let masked = std::mem::take(fields).into_iter();
                     *fields = masked
                         .map(|(key, field)| (self.text(&key).into_owned(), field))
@@ -137,7 +137,8 @@ impl Mask {
         }
     }
 
-    fn finds(&self, bytes: &[u8]) -> bool {
+    /// Whether any secret stands in these bytes, in any form.
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
         let mut at = 0;
         while let Some(ahead) = self.candidate(&bytes[at..]) {
             at += ahead;

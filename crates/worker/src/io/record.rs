@@ -6,6 +6,7 @@ use protocol::conversation::{CONVERSATION_FORMAT, ConversationFile, Message, Out
 use protocol::job::{CONVERSATION_FILE, JobSpec};
 use protocol::journal::{JOURNAL_FORMAT, JournalLine, fold};
 use protocol::limits::CONVERSATION_BYTES_MAX;
+use protocol::secret::Mask;
 use protocol::stats::Stats;
 use protocol::status::Status;
 
@@ -60,6 +61,8 @@ impl Saver {
 #[derive(Debug)]
 pub struct Record {
     conversation: ConversationFile,
+    /// What stands in no message.
+    mask: Mask,
     journal: Journal,
     saver: Saver,
 }
@@ -103,6 +106,7 @@ impl Record {
                 changed: true,
             },
             conversation,
+            mask: Mask::default(),
         };
         record.journal.append(&start_line(&record.conversation))?;
         record
@@ -127,11 +131,20 @@ impl Record {
                 changed: true,
             },
             conversation: folded.file,
+            mask: Mask::default(),
         };
         record
             .saver
             .save(&record.conversation, now_ms, Durability::Process)?;
         Ok(Some(record))
+    }
+
+    /// Keeps these secrets out of everything from here on, and out of what was said before: the
+    /// model reads it again with each turn.
+    pub fn hide(&mut self, mask: Mask) {
+        mask.conversation(&mut self.conversation);
+        self.saver.changed = true;
+        self.mask = mask;
     }
 
     /// The conversation so far.
@@ -150,10 +163,11 @@ impl Record {
     /// When the journal can't be written; the conversation is then as it was.
     pub fn append(
         &mut self,
-        message: Message,
+        mut message: Message,
         message_ids: Vec<String>,
         stats: Stats,
     ) -> Result<&Message, FileError> {
+        self.mask.message(&mut message);
         self.restore_journal()?;
         let line = JournalLine::Message {
             message: message.clone(),
@@ -172,7 +186,10 @@ impl Record {
     ///
     /// # Errors
     /// When the journal can't be written; the conversation is then as it was.
-    pub fn replace(&mut self, messages: Vec<Message>) -> Result<(), FileError> {
+    pub fn replace(&mut self, mut messages: Vec<Message>) -> Result<(), FileError> {
+        for message in &mut messages {
+            self.mask.message(message);
+        }
         self.restore_journal()?;
         let line = JournalLine::Replaced { messages };
         self.journal.append(&line)?;
@@ -200,12 +217,13 @@ impl Record {
     /// The first of what could not be written.
     pub fn finish(
         &mut self,
-        outcome: Outcome,
+        mut outcome: Outcome,
         status: Status,
         stats: Stats,
         completed_at: String,
         now_ms: u64,
     ) -> Result<(), FileError> {
+        self.mask.outcome(&mut outcome);
         let line = JournalLine::Finished {
             result: outcome.clone(),
             stats,
@@ -356,6 +374,45 @@ mod tests {
         assert_eq!(on_disk(dir), *record.conversation());
         let journal = fs::read_to_string(dir.join(JOURNAL_FILE)).unwrap();
         assert!(journal.contains("\"two\""), "{journal}");
+    }
+
+    #[test]
+    fn a_secret_is_in_neither_file_nor_in_what_the_model_reads_again() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path();
+        let mut record = begin(dir);
+        record
+            .append(Message::user("before: tok123456789"), Vec::new(), turns(0))
+            .unwrap();
+        record.hide(Mask::of(["tok123456789"]));
+        let added = record
+            .append(
+                Message::tool("c1", "dG9rMTIzNDU2Nzg5"),
+                Vec::new(),
+                turns(1),
+            )
+            .unwrap();
+        assert_eq!(*added, Message::tool("c1", "[masked]"));
+        let outcome = Outcome {
+            success: true,
+            summary: "it is tok123456789".into(),
+            stop_reason: None,
+        };
+        record
+            .finish(outcome, Status::Completed, turns(1), "t".into(), 5)
+            .unwrap();
+        let file = on_disk(dir);
+        assert_eq!(
+            file.messages,
+            [
+                Message::user("before: [masked]"),
+                Message::tool("c1", "[masked]")
+            ]
+        );
+        assert_eq!(file.result.unwrap().summary, "it is [masked]");
+        let journal = fs::read_to_string(dir.join(JOURNAL_FILE)).unwrap();
+        let behind = journal.lines().skip(2).collect::<String>();
+        assert!(!behind.contains("tok123456789"), "{behind}");
     }
 
     #[test]

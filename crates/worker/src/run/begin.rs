@@ -27,6 +27,7 @@ use crate::io::channel::{FromLeader, Leader};
 use crate::io::clock::utc_now;
 use crate::io::job::Job;
 use crate::io::record::Record;
+use crate::io::secrets;
 use crate::io::signals::Signals;
 use crate::model::{RunFacts, open};
 use crate::run::agent::Agent;
@@ -68,7 +69,8 @@ pub async fn alone(
     web_key: Option<WebKey>,
 ) -> Result<Ended, StartError> {
     let within = Duration::from_secs(u64::from(start.job.spec.limits.timeout_seconds));
-    let (around, job, prompts) = open_surroundings(start, None, within)?;
+    let (mut around, job, prompts) = open_surroundings(start, None, within)?;
+    around.hide(secrets::mask(&access, web_key.as_ref(), &[]));
     Ok(work(around, job, prompts, (access, web_key), &[], None).await)
 }
 
@@ -113,6 +115,7 @@ pub async fn under_leader(
     };
     around.watch.restart(welcome.remaining_ms);
     let keys = (welcome.model, welcome.web_key);
+    around.hide(secrets::mask(&keys.0, keys.1.as_ref(), &welcome.secrets));
     Ok(work(around, job, prompts, keys, &welcome.tools, Some(leader)).await)
 }
 
@@ -209,6 +212,7 @@ async fn work(
             prompts: Arc::new(prompts),
             commands: command_world(spec),
             hidden_env: hidden_env(&access, spec),
+            mask: around.reporter.mask.clone(),
             keeping: Arc::clone(&around.keeping),
             background: Arc::new(Background::new()),
             vision: spec.has().contains(&Need::Vision),

@@ -240,6 +240,7 @@ fn limits(
         grace_seconds: settings.limits.grace_seconds,
         answer_timeout_seconds: settings.limits.answer_timeout_seconds,
         max_total_tokens: settings.limits.max_total_tokens,
+        caps: settings.caps(),
     })
 }
 

@@ -7,6 +7,7 @@ use protocol::channel::{
     ACK, AckParams, FINISHED, FinishedParams, OUTPUT, OutputParams, ProgressParams,
 };
 use protocol::conversation::{Message, Outcome, Role};
+use protocol::secret::Mask;
 use protocol::stats::Stats;
 use serde_json::json;
 
@@ -30,6 +31,8 @@ pub struct Reporter {
     pub stream: Option<Output>,
     /// The leader.
     pub leader: Option<Leader>,
+    /// What nobody is told.
+    pub mask: Mask,
 }
 
 impl std::fmt::Debug for Reporter {
@@ -48,7 +51,7 @@ impl Reporter {
     /// # Errors
     /// When the program that reads the stream has gone.
     pub fn message(&mut self, message: &Message, turn: u64) -> Result<(), StopCause> {
-        self.line(&json!({"event": "message", "turn": turn, "message": message}))?;
+        self.line(json!({"event": "message", "turn": turn, "message": message}))?;
         if message.role != Role::Assistant {
             return Ok(());
         }
@@ -72,7 +75,9 @@ impl Reporter {
     /// The agent does something else now, or has got further.
     pub fn progress(&mut self, progress: &ProgressParams) {
         if let Some(leader) = &self.leader {
-            leader.progress(progress.clone());
+            let mut progress = progress.clone();
+            self.mask.progress(&mut progress);
+            leader.progress(progress);
         }
     }
 
@@ -82,7 +87,7 @@ impl Reporter {
     /// When the program that reads the stream has gone.
     pub fn action(&mut self, action: &str, turn: u64) -> Result<(), StopCause> {
         self.tell_people(&format!("turn {turn}: {action}"));
-        self.line(&json!({"event": "action", "turn": turn, "action": action}))
+        self.line(json!({"event": "action", "turn": turn, "action": action}))
     }
 
     /// A model request failed and is sent again.
@@ -94,7 +99,7 @@ impl Reporter {
         self.tell_people(&format!(
             "model request {attempt} failed: {why}; again in {seconds:.1} s"
         ));
-        self.line(&json!({
+        self.line(json!({
             "event": "retry", "attempt": attempt, "why": why,
             "pause_ms": u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)}))
     }
@@ -128,17 +133,19 @@ impl Reporter {
 
     /// One line for people. Nothing hangs on it, so a closed terminal is no failure.
     pub fn tell_people(&mut self, text: &str) {
+        let text = self.mask.text(text);
         if let Some(people) = &mut self.people
-            && writeln!(people, "{}", one_line(text)).is_err()
+            && writeln!(people, "{}", one_line(&text)).is_err()
         {
             self.people = None;
         }
     }
 
-    fn line(&mut self, event: &serde_json::Value) -> Result<(), StopCause> {
+    fn line(&mut self, mut event: serde_json::Value) -> Result<(), StopCause> {
         let Some(stream) = &mut self.stream else {
             return Ok(());
         };
+        self.mask.json(&mut event);
         match writeln!(stream, "{event}").and_then(|()| stream.flush()) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -234,7 +241,7 @@ mod tests {
         let mut reporter = Reporter {
             people: Some(gone()),
             stream: Some(gone()),
-            leader: None,
+            ..Reporter::default()
         };
         reporter.tell_people("hello");
         assert!(reporter.people.is_none());

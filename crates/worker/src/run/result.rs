@@ -3,6 +3,7 @@
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::JobSpec;
 use protocol::result::{AgentResult, cut_middle};
+use protocol::stats::Usage;
 use protocol::status::{Status, StopReason};
 use protocol::text::Prompts;
 use serde_json::{Value, json};
@@ -49,6 +50,7 @@ pub fn agent_result(
         result_summary: outcome.summary.clone(),
         sub_conversation_id: job.sub_conversation_id.clone(),
         stats: ended.stats,
+        usage: Usage::default(),
         warnings,
         confinement: json!({
             "rung": null,

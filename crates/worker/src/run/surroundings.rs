@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use protocol::channel::ProgressParams;
 use protocol::conversation::Outcome;
+use protocol::secret::Mask;
 use protocol::stats::Stats;
 use protocol::status::{Status, StopReason};
 
 use crate::exit::{Ended, StopCause};
 use crate::io::clock::utc_now;
+use crate::io::log;
 use crate::io::record::Record;
 use crate::run::report::Reporter;
 use crate::run::watch::Watch;
@@ -31,14 +33,22 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// Keeps these secrets out of everything that is written or told from here on.
+    pub fn hide(&mut self, mask: Mask) {
+        log::hide(mask.clone());
+        self.record.hide(mask.clone());
+        self.reporter.mask = mask;
+    }
+
     /// Ends the run: first its files, then the word to its leader. `last` is where the agent
     /// stood.
     pub async fn finish(
         mut self,
-        outcome: Outcome,
+        mut outcome: Outcome,
         cause: Option<StopCause>,
         last: ProgressParams,
     ) -> Ended {
+        self.reporter.mask.outcome(&mut outcome);
         let stats = last.stats;
         let mut ended = Ended {
             outcome,

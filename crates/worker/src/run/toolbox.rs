@@ -140,6 +140,7 @@ fn finish_result(
         }
         Err(error) => (error.to_result().to_string(), false, Tally::default()),
     };
+    let content = context.mask.text(&content).into_owned();
     let print = fingerprint(&call.function.name, &call.function.arguments, &content);
     CallResult {
         content: large::shorten(context, content),
@@ -239,6 +240,7 @@ mod tests {
                 prompts: std::sync::Arc::new(Prompts::builtin(Language::En)),
                 hidden_env: Vec::new(),
                 commands: Default::default(),
+                mask: protocol::secret::Mask::default(),
                 keeping: std::sync::Arc::new(crate::tools::command::Keeping::Group {
                     why: "a test wants it so".to_owned(),
                 }),

@@ -131,6 +131,7 @@ mod tests {
             prompts: Arc::new(Prompts::builtin(Language::En)),
             hidden_env: Vec::new(),
             commands: Default::default(),
+            mask: protocol::secret::Mask::default(),
             keeping: Arc::new(crate::tools::command::Keeping::Group {
                 why: "a test wants it so".to_owned(),
             }),

@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::error::ToolError;
+use protocol::secret::Mask;
 use protocol::text::Prompts;
 use serde_json::Value;
 
@@ -71,6 +72,8 @@ pub struct ToolContext {
     pub hidden_env: Vec<String>,
     /// What commands find around them.
     pub commands: CommandWorld,
+    /// What stands in no result.
+    pub mask: Mask,
     /// What holds the processes of commands together; shared, since nothing changes it.
     pub keeping: Arc<Keeping>,
     /// The commands that run in the background.

@@ -46,6 +46,7 @@ async fn run(context: &ToolContext, arguments: &str, within: Duration) -> ToolRe
         directory: directory(context, params.working_dir.as_deref())?,
         hidden_env: context.hidden_env.clone(),
         world: context.commands.clone(),
+        mask: context.mask.clone(),
     };
     let asked = params
         .timeout_seconds

@@ -43,6 +43,7 @@ impl Ground {
                 prompts: Arc::new(Prompts::builtin(Language::En)),
                 hidden_env: Vec::new(),
                 commands: Default::default(),
+                mask: protocol::secret::Mask::default(),
                 keeping: Arc::new(Keeping::Group {
                     why: "a test wants it so".to_owned(),
                 }),

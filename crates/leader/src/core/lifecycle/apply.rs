@@ -3,7 +3,8 @@
 use protocol::status::StopReason;
 
 use crate::core::lifecycle::state::{
-    Action, Activity, End, Event, Exit, Illegal, PendingStop, Report, State, StopCause, Stopping,
+    Action, Activity, End, Event, Exit, Illegal, PendingStop, Report, Resource, State, StopCause,
+    Stopping,
 };
 
 /// What happens to an agent in `state` at `event`.
@@ -101,6 +102,13 @@ fn live(activity: Activity, event: Event) -> Step {
         (Event::IdleTimeout, Activity::Idle) => stop(StopCause::IdleTimeout),
         (Event::DeadlinePassed, _) => stop(StopCause::Deadline),
         (Event::ProtocolBroken, _) => stop(StopCause::ProtocolError),
+        (Event::LimitPassed(resource), _) => {
+            let stop = PendingStop {
+                cause: resource.cause(),
+                now: must_end_at_once(resource),
+            };
+            Some(begin_stop(stop, holds_slot))
+        }
         (Event::Reported(report), _) => {
             let stopping = Stopping {
                 cause: StopCause::Finished,
@@ -117,6 +125,15 @@ fn live(activity: Activity, event: Event) -> Step {
             asked.cause.decides()?;
             Some(begin_stop(asked, holds_slot))
         }
+    }
+}
+
+/// Whether too much of a resource leaves no time to end in order: within a grace of seconds a
+/// process can take all the memory there is, and with it every other program's.
+fn must_end_at_once(resource: Resource) -> bool {
+    match resource {
+        Resource::Memory => true,
+        Resource::Cpu | Resource::Disk | Resource::Files => false,
     }
 }
 
@@ -160,11 +177,14 @@ fn stopping_step(stopping: Stopping, event: Event) -> Step {
             stay(next, vec![Action::Kill])
         }
         Event::Exited(exit) => conclude(end_of(Some(stopping.cause), stopping.report, exit)),
+        // What it is stopped for may give it a grace; memory gives none to the machine.
+        Event::LimitPassed(resource) if must_end_at_once(resource) && !stopping.killed => kill(),
         // Late by a moment: the stop has begun, and its first cause wins.
         Event::DeadlinePassed
         | Event::StartTimeout
         | Event::IdleTimeout
         | Event::ProtocolBroken
+        | Event::LimitPassed(_)
         | Event::WentIdle
         | Event::Asked => stay(stopping, vec![]),
         _ => {

@@ -10,5 +10,6 @@ mod table_tests;
 
 pub use apply::{after_leader_death, apply};
 pub use state::{
-    Action, Activity, End, Event, Exit, Illegal, PendingStop, Report, State, StopCause, Stopping,
+    Action, Activity, End, Event, Exit, Illegal, PendingStop, Report, Resource, State, StopCause,
+    Stopping,
 };

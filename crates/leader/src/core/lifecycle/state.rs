@@ -15,6 +15,39 @@ pub enum Activity {
     Idle,
 }
 
+/// What an agent can use too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// Memory.
+    Memory,
+    /// Processor time.
+    Cpu,
+    /// Disk space.
+    Disk,
+    /// Files, however small.
+    Files,
+}
+
+impl Resource {
+    /// Every resource.
+    pub const ALL: &'static [Resource] = &[
+        Resource::Memory,
+        Resource::Cpu,
+        Resource::Disk,
+        Resource::Files,
+    ];
+
+    /// The stop that too much of it begins.
+    pub fn cause(self) -> StopCause {
+        match self {
+            Resource::Memory => StopCause::OutOfMemory,
+            Resource::Cpu => StopCause::CpuLimit,
+            Resource::Disk | Resource::Files => StopCause::DiskLimit,
+        }
+    }
+}
+
 /// Why an agent is being stopped. The first cause wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -27,6 +60,12 @@ pub enum StopCause {
     ProtocolError,
     /// Its deadline passed.
     Deadline,
+    /// Its processes used too much memory.
+    OutOfMemory,
+    /// They used too much processor time.
+    CpuLimit,
+    /// They used too much disk space, or made too many files.
+    DiskLimit,
     /// It was idle for too long.
     IdleTimeout,
     /// It agreed to a request to shut down.
@@ -46,6 +85,9 @@ impl StopCause {
         StopCause::StartTimeout,
         StopCause::ProtocolError,
         StopCause::Deadline,
+        StopCause::OutOfMemory,
+        StopCause::CpuLimit,
+        StopCause::DiskLimit,
         StopCause::IdleTimeout,
         StopCause::ShutdownApproved,
         StopCause::Terminated,
@@ -61,6 +103,9 @@ impl StopCause {
             StopCause::StartTimeout => Some(StopReason::StartTimeout),
             StopCause::ProtocolError => Some(StopReason::ProtocolError),
             StopCause::Deadline => Some(StopReason::Deadline),
+            StopCause::OutOfMemory => Some(StopReason::OutOfMemory),
+            StopCause::CpuLimit => Some(StopReason::CpuLimit),
+            StopCause::DiskLimit => Some(StopReason::DiskLimit),
             StopCause::IdleTimeout => Some(StopReason::IdleTimeout),
             StopCause::ShutdownApproved => Some(StopReason::ShutdownApproved),
             StopCause::Terminated => Some(StopReason::Terminated),
@@ -75,6 +120,9 @@ impl StopCause {
         match self {
             StopCause::Finished | StopCause::StartTimeout | StopCause::ProtocolError => None,
             StopCause::Deadline => Some(End::TimedOut),
+            StopCause::OutOfMemory => Some(End::Failed(StopReason::OutOfMemory)),
+            StopCause::CpuLimit => Some(End::Failed(StopReason::CpuLimit)),
+            StopCause::DiskLimit => Some(End::Failed(StopReason::DiskLimit)),
             StopCause::IdleTimeout => Some(End::Terminated(StopReason::IdleTimeout)),
             StopCause::ShutdownApproved => Some(End::Terminated(StopReason::ShutdownApproved)),
             StopCause::Terminated => Some(End::Terminated(StopReason::Terminated)),
@@ -266,6 +314,8 @@ pub enum Event {
     Reported(Report),
     /// Its clock has run out.
     DeadlinePassed,
+    /// Its processes use too much.
+    LimitPassed(Resource),
     /// It broke a rule of the channel.
     ProtocolBroken,
     /// It is to end.

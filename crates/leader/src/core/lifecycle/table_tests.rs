@@ -14,6 +14,7 @@ use crate::core::input::{Caller, Mode, Survivors};
 use crate::core::record::{AgentTag, Durability, LadderSignal, Record};
 use crate::core::result;
 use crate::core::test_kit::{PlainTexts, job, order, process, report};
+use crate::core::usage::Excess;
 
 /// Set to write docs/lifecycle.md anew instead of comparing it.
 const UPDATE: &str = "UPDATE_LIFECYCLE_DOC";
@@ -73,6 +74,7 @@ fn events() -> Vec<Event> {
         Event::GraceExpired,
         Event::Unkillable,
     ];
+    events.extend(Resource::ALL.iter().copied().map(Event::LimitPassed));
     for cause in StopCause::ALL {
         for now in [false, true] {
             events.push(Event::StopRequested(PendingStop { cause: *cause, now }));
@@ -185,6 +187,9 @@ fn check_end(state: State, event: Event, next: State, actions: &[Action], told: 
         let wins = match stopping.cause {
             StopCause::Finished | StopCause::StartTimeout | StopCause::ProtocolError => None,
             StopCause::Deadline => Some(End::TimedOut),
+            StopCause::OutOfMemory | StopCause::CpuLimit | StopCause::DiskLimit => {
+                stopping.cause.reason().map(End::Failed)
+            }
             other => other.reason().map(End::Terminated),
         };
         if let Some(wins) = wins {
@@ -257,6 +262,44 @@ fn a_stop_while_starting_is_obeyed_once_the_process_exists() {
             vec![Action::ReleaseSlot, Action::Conclude(end)]
         ))
     );
+}
+
+#[test]
+fn too_much_memory_is_a_kill_and_too_much_of_the_rest_a_stop() {
+    let busy = State::Live(Activity::Busy);
+    for resource in Resource::ALL {
+        let (state, actions) = apply(busy, Event::LimitPassed(*resource)).unwrap();
+        let cause = resource.cause();
+        let at_once = *resource == Resource::Memory;
+        let mut expected = vec![Action::BeginStop(cause)];
+        expected.extend(at_once.then_some(Action::Kill));
+        assert_eq!(actions, expected);
+        // A report of success that comes now is too late.
+        let report = Report {
+            success: true,
+            reason: None,
+        };
+        let (state, _) = apply(state, Event::Reported(report)).unwrap();
+        let exit = Exit {
+            found: Some(report),
+            otherwise: StopReason::KilledFromOutside,
+        };
+        let (ended, _) = apply(state, Event::Exited(exit)).unwrap();
+        let reason = cause.reason().unwrap();
+        assert_eq!(ended, State::Ended(End::Failed(reason)));
+    }
+    // One that lingers after its report has its success, and no memory for it.
+    let report = Report {
+        success: true,
+        reason: None,
+    };
+    let (lingers, _) = apply(busy, Event::Reported(report)).unwrap();
+    let memory = Event::LimitPassed(Resource::Memory);
+    let (state, actions) = apply(lingers, memory).unwrap();
+    assert_eq!(actions, [Action::Kill]);
+    assert_eq!(apply(state, memory), Ok((state, vec![])));
+    let cpu = Event::LimitPassed(Resource::Cpu);
+    assert_eq!(apply(lingers, cpu), Ok((lingers, vec![])));
 }
 
 #[test]
@@ -383,6 +426,8 @@ fn columns() -> Vec<(&'static str, Event)> {
         ("Reported, success", Event::Reported(success)),
         ("DeadlinePassed", Event::DeadlinePassed),
         ("ProtocolBroken", Event::ProtocolBroken),
+        ("LimitPassed, memory", Event::LimitPassed(Resource::Memory)),
+        ("LimitPassed, other", Event::LimitPassed(Resource::Cpu)),
         ("StopRequested", stop(false)),
         ("StopRequested, now", stop(true)),
         ("ConversationClosed", Event::ConversationClosed),
@@ -588,6 +633,17 @@ fn samples() -> Vec<(Record, &'static str)> {
                 has: RequiredRung::Group,
             },
             "it is held by less than its run was before",
+        ),
+        (
+            Record::OverLimit {
+                agent: agent(),
+                excess: Excess {
+                    resource: Resource::Memory,
+                    used: 2,
+                    limit: 1,
+                },
+            },
+            "its processes use more than they may",
         ),
         (
             Record::Initialized { agent: agent() },

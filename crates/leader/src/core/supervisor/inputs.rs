@@ -93,6 +93,11 @@ impl Supervisor {
             Input::Initialized { agent } => {
                 self.with(&agent, |it, index| it.initialized(now_ms, index, effects));
             }
+            Input::Used { agent, measure } => {
+                self.with(&agent, |it, index| {
+                    it.used(now_ms, index, &measure, effects)
+                });
+            }
             Input::Progress { agent, progress } => self.with(&agent, |it, index| {
                 let agent = it.roster.get_mut(index);
                 if agent.is_active() {

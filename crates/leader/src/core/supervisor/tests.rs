@@ -256,6 +256,7 @@ fn a_blocking_create_is_logged_spawned_and_answered_at_its_end() {
             turns: 3,
             ..Stats::default()
         },
+        usage: Default::default(),
         partial_results: false,
         warnings: Vec::new(),
         confinement: serde_json::Value::Null,

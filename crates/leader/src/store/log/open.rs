@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use protocol::event::EventLine;
+use protocol::secret::Mask;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::record::Record;
@@ -74,6 +75,7 @@ impl Pending {
 impl EventLog {
     /// Opens the log in the folder that `lock` holds; the lock is kept until the log is closed. A
     /// torn last line is moved to [`TORN_FILE`](super::TORN_FILE), so that the next one stands alone.
+    /// Neither the file nor the observer gets what `mask` hides.
     ///
     /// # Errors
     /// When the log can't be read, mended or written.
@@ -81,7 +83,7 @@ impl EventLog {
         clippy::disallowed_methods,
         reason = "the one writer of the log waits for the disk on a thread of its own"
     )]
-    pub fn open(lock: RunLock, observer: Observer) -> Result<Opened, LogError> {
+    pub fn open(lock: RunLock, observer: Observer, mask: Mask) -> Result<Opened, LogError> {
         let dir = lock.dir().to_owned();
         let path = dir.join(LOG_FILE);
         let mut file = OpenOptions::new()
@@ -109,7 +111,13 @@ impl EventLog {
             .len();
         let (appends, waiting) = mpsc::channel(APPENDS_WAITING_MAX);
         let next_seq = found.last_seq + 1;
-        let writer = Writer::new(Box::new(file), path.clone(), observer, next_seq, bytes);
+        let writer = Writer::new(
+            Box::new(file),
+            path.clone(),
+            (observer, mask),
+            next_seq,
+            bytes,
+        );
         let writer = std::thread::Builder::new()
             .name("event-log".to_owned())
             .spawn(move || {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use protocol::event::EventLine;
 use protocol::ids::ConversationId;
 use protocol::limits::LINE_BYTES_MAX;
+use protocol::secret::Mask;
 use protocol::status::StopReason;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +35,7 @@ fn stopping() -> Box<Record> {
 
 fn open(dir: &Path) -> Opened {
     let lock = RunLock::take(dir, "pid 1").unwrap();
-    EventLog::open(lock, Box::new(drop)).unwrap()
+    EventLog::open(lock, Box::new(drop), Mask::default()).unwrap()
 }
 
 fn append(log: &EventLog, record: Box<Record>) -> u64 {
@@ -154,7 +155,7 @@ fn two_leaders_never_have_one_run() {
     );
     assert_eq!(error.to_string(), told);
     // Looking does not take it, and the log lets go of it only when it is closed.
-    let opened = EventLog::open(lock, Box::new(drop)).unwrap();
+    let opened = EventLog::open(lock, Box::new(drop), Mask::default()).unwrap();
     assert!(RunLock::take(dir.path(), "pid 4712").is_err());
     opened.log.close();
     assert!(!RunLock::is_held(dir.path()).unwrap());
@@ -206,7 +207,7 @@ fn eight_producers_share_one_order_and_each_hears_of_its_own_line() {
     let observed = Arc::clone(&seen);
     let lock = RunLock::take(dir.path(), "pid 1").unwrap();
     let observer = Box::new(move |line: Arc<EventLine>| observed.lock().unwrap().push(line.seq));
-    let log = EventLog::open(lock, observer).unwrap().log;
+    let log = EventLog::open(lock, observer, Mask::default()).unwrap().log;
     let mut told: Vec<u64> = std::thread::scope(|scope| {
         let producers: Vec<_> = (0..PRODUCERS)
             .map(|_| {
@@ -321,7 +322,13 @@ fn write(writer: &mut Writer, records: Vec<Record>) -> Vec<Result<u64, LogError>
 
 fn writer(file: &FakeFile) -> Writer {
     let path = PathBuf::from("/run/events.jsonl");
-    Writer::new(Box::new(file.clone()), path, Box::new(drop), 1, 0)
+    Writer::new(
+        Box::new(file.clone()),
+        path,
+        (Box::new(drop), Mask::default()),
+        1,
+        0,
+    )
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use protocol::event::EventLine;
 use protocol::limits::LINE_BYTES_MAX;
+use protocol::secret::Mask;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::record::{Durability, Record};
@@ -51,6 +52,8 @@ pub(super) struct Writer {
     file: Box<dyn LogFile>,
     path: PathBuf,
     observer: Observer,
+    /// What no line may hold.
+    mask: Mask,
     next_seq: u64,
     /// The length up to which every line is whole.
     good_bytes: u64,
@@ -79,7 +82,7 @@ impl Writer {
     pub(super) fn new(
         file: Box<dyn LogFile>,
         path: PathBuf,
-        observer: Observer,
+        (observer, mask): (Observer, Mask),
         next_seq: u64,
         bytes: u64,
     ) -> Self {
@@ -87,6 +90,7 @@ impl Writer {
             file,
             path,
             observer,
+            mask,
             next_seq,
             good_bytes: bytes,
             broken: None,
@@ -112,7 +116,10 @@ impl Writer {
         let mut written = Vec::new();
         for Append { record, ts, done } in group {
             let seq = self.next_seq + written.len() as u64;
-            let line = record.to_line(seq, ts);
+            let mut line = record.to_line(seq, ts);
+            line.fields
+                .values_mut()
+                .for_each(|field| self.mask.json(field));
             match encode(&line) {
                 Ok(text) => {
                     bytes.extend_from_slice(&text);

@@ -2,6 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 
+use protocol::secret::is_secret_name;
+
 use super::world::CommandWorld;
 
 /// Set for every command, whatever was there.
@@ -35,21 +37,6 @@ const OWN: &str = confine::keeper::ENV_KEEPER;
 const NO_EDITOR: &str = "echo 'no editor can be opened here: give the text on the command line \
                          (such as git commit -m) or in a file' >&2; false";
 
-/// Parts of a name, between underscores, that mean that its value is to be kept from commands.
-const SECRET_WORDS: &[&str] = &[
-    "KEY",
-    "APIKEY",
-    "TOKEN",
-    "TOKENS",
-    "SECRET",
-    "SECRETS",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "CREDENTIALS",
-];
-
 /// The variables of a command, made from this process's own.
 pub(crate) fn for_commands(
     own: impl IntoIterator<Item = (OsString, OsString)>,
@@ -66,7 +53,7 @@ pub(crate) fn for_commands(
             let is_hidden = hidden.iter().any(|hidden| name == OsStr::new(hidden));
             let is_allowed = world.env_allow.iter().any(|it| name == OsStr::new(it));
             !is_hidden
-                && (is_allowed || !is_secret(name))
+                && (is_allowed || !is_secret_name(&name.to_string_lossy()))
                 && !world.drops(name)
                 && name != OWN
                 && !fixed_names.contains(&name.as_os_str())
@@ -78,11 +65,6 @@ pub(crate) fn for_commands(
         )
         .chain(placed.iter().cloned())
         .collect()
-}
-
-fn is_secret(name: &OsStr) -> bool {
-    let name = name.to_string_lossy().to_uppercase();
-    name.split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use confine::keeper::Client;
 use confine::report::{Confinement, Rung};
+use protocol::secret::Mask;
 use serde_json::{Value, json};
 
 use super::control::Control;
@@ -137,6 +138,7 @@ async fn try_out(path: &Path, highest: Rung) -> Result<Confinement, String> {
         directory: PathBuf::from("/"),
         hidden_env: Vec::new(),
         world: Default::default(),
+        mask: Mask::default(),
     };
     let rungs = Rungs {
         require: Rung::Group,
@@ -144,7 +146,7 @@ async fn try_out(path: &Path, highest: Rung) -> Result<Confinement, String> {
     };
     let kept = start_by_jail(path, rungs, &order).map_err(|error| unfit(&error.to_string()))?;
     let trial = Duration::from_millis(limits::TRIAL_MS);
-    let followed = follow(kept, trial, Control::default())
+    let followed = follow(kept, &order.mask, trial, Control::default())
         .await
         .map_err(|error| unfit(&error.message))?;
     match (followed.told.failed, followed.told.started) {

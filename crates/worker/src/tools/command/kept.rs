@@ -16,6 +16,7 @@ use confine::signal::{PidFd, Signal};
 use nix::sys::signal::Signal as Named;
 use protocol::error::ToolError;
 use protocol::limits::COMMAND_GRACE_MS;
+use protocol::secret::Mask;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::time::sleep_until;
@@ -152,12 +153,13 @@ pub(super) fn start_by_jail(path: &Path, rungs: Rungs, order: &Order) -> io::Res
 }
 
 /// Waits until a command has ended with everything that it had started, or sees to it after
-/// `timeout`, or when it is told to stop. Dropping the future kills it.
+/// `timeout`, or when it is told to stop; what it prints is kept without what `mask` hides. Dropping the future kills it.
 ///
 /// # Errors
 /// When it can't be watched, or does not end although it was killed.
 pub(super) async fn follow(
     kept: Kept,
+    mask: &Mask,
     timeout: Duration,
     mut control: Control,
 ) -> Result<Followed, ToolError> {
@@ -166,7 +168,7 @@ pub(super) async fn follow(
         mut holder,
         output,
     } = kept;
-    let mut output = Output::new(output, control.take_peeks());
+    let mut output = Output::new(output, mask, control.take_peeks());
     let pressure = end_in_time(&mut report, &holder, &mut output, timeout, &mut control)
         .await
         .map_err(|error| refusal::unwatched(&error))?

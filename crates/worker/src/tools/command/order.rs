@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use protocol::error::{ErrorCode, ToolError};
+use protocol::secret::Mask;
 
 use super::cargo_seed;
 use super::environment::for_commands;
@@ -24,6 +25,8 @@ pub(crate) struct Order {
     pub(crate) hidden_env: Vec<String>,
     /// What it finds around it.
     pub(crate) world: CommandWorld,
+    /// What stands in no output.
+    pub(crate) mask: Mask,
 }
 
 impl Order {

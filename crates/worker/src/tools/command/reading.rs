@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::io;
 
+use protocol::secret::{Mask, MaskStream};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, oneshot};
@@ -20,17 +21,24 @@ pub(super) struct Output {
     /// None when everybody who could write has gone.
     pipe: Option<Receiver>,
     buffer: Vec<u8>,
+    /// Secrets are taken out before anything is cut, for half a secret is found nowhere.
+    mask: MaskStream,
+    plain: Vec<u8>,
     capture: Capture,
+    written_bytes: u64,
     /// None for a command that nobody looks at before its end.
     peeks: Option<mpsc::Receiver<Peek>>,
 }
 
 impl Output {
-    pub(super) fn new(pipe: Receiver, peeks: Option<mpsc::Receiver<Peek>>) -> Self {
+    pub(super) fn new(pipe: Receiver, mask: &Mask, peeks: Option<mpsc::Receiver<Peek>>) -> Self {
         Output {
             pipe: Some(pipe),
             buffer: vec![0; limits::OUTPUT_READ_BYTES],
+            mask: mask.stream(),
+            plain: Vec::new(),
             capture: Capture::new(),
+            written_bytes: 0,
             peeks,
         }
     }
@@ -64,8 +72,22 @@ impl Output {
     }
 
     /// What was kept.
-    pub(super) fn finish(self) -> Captured {
-        self.capture.finish()
+    pub(super) fn finish(mut self) -> Captured {
+        self.plain.clear();
+        self.mask.finish(&mut self.plain);
+        self.capture.push(&self.plain);
+        Captured {
+            raw_bytes: self.written_bytes,
+            ..self.capture.finish()
+        }
+    }
+
+    /// Keeps the first `count` bytes of the buffer.
+    fn keep(&mut self, count: usize) {
+        self.written_bytes = self.written_bytes.saturating_add(count as u64);
+        self.plain.clear();
+        self.mask.push(&self.buffer[..count], &mut self.plain);
+        self.capture.push(&self.plain);
     }
 
     /// Takes in one piece, or shows what there is to somebody who asks; never ready once the pipe
@@ -75,8 +97,8 @@ impl Output {
         let Output {
             pipe,
             buffer,
-            capture: _,
             peeks,
+            ..
         } = self;
         let read = async {
             match pipe {
@@ -95,7 +117,7 @@ impl Output {
         tokio::select! {
             count = read => match count? {
                 0 => self.pipe = None,
-                count => self.capture.push(&self.buffer[..count]),
+                count => self.keep(count),
             },
             peek = asked => match peek {
                 Some(peek) => self.show(peek),
@@ -105,7 +127,7 @@ impl Output {
         Ok(())
     }
 
-    /// Shows what came so far, with what lies in the pipe at this moment; of a flood one buffer.
+    /// Shows what came so far but for what may be the beginning of a secret, with what lies in the pipe at this moment; of a flood one buffer.
     fn show(&mut self, peek: Peek) {
         // An end or a failure is met again by the next read.
         if let Some(Ok(count)) = self
@@ -113,9 +135,13 @@ impl Output {
             .as_ref()
             .map(|pipe| pipe.try_read(&mut self.buffer))
         {
-            self.capture.push(&self.buffer[..count]);
+            self.keep(count);
         }
         // Whoever asked may have stopped waiting.
-        drop(peek.send(self.capture.clone().finish()));
+        let seen = Captured {
+            raw_bytes: self.written_bytes,
+            ..self.capture.clone().finish()
+        };
+        drop(peek.send(seen));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::error::ToolError;
+use protocol::secret::Mask;
 
 use super::control::Control;
 use super::ending::Ended;
@@ -18,6 +19,7 @@ use super::watch::watch;
 #[derive(Debug)]
 pub(crate) struct Running {
     held: Held,
+    mask: Mask,
     timeout: Duration,
 }
 
@@ -47,7 +49,12 @@ pub(crate) fn begin(
         }
         Keeping::Group { .. } => Held::Group(start(order).map_err(system)?),
     };
-    Ok(Running { held, timeout })
+    let mask = order.mask.clone();
+    Ok(Running {
+        held,
+        mask,
+        timeout,
+    })
 }
 
 impl Running {
@@ -57,9 +64,14 @@ impl Running {
     /// # Errors
     /// When it did not start after all, or could not be watched.
     pub(crate) async fn end(self, control: Control) -> Result<Ended, ToolError> {
-        match self.held {
-            Held::Kept(kept) => conclude(follow(kept, self.timeout, control).await?, self.timeout),
-            Held::Group(started) => watch(started, self.timeout, control)
+        let Running {
+            held,
+            mask,
+            timeout,
+        } = self;
+        match held {
+            Held::Kept(kept) => conclude(follow(kept, &mask, timeout, control).await?, timeout),
+            Held::Group(started) => watch(started, &mask, timeout, control)
                 .await
                 .map_err(|error| refusal::unwatched(&error)),
         }

@@ -22,21 +22,23 @@ use super::start::Started;
 use crate::io::clock;
 use crate::tools::limits;
 use protocol::limits::COMMAND_GRACE_MS;
+use protocol::secret::Mask;
 
 /// Waits until the command has ended, or ends it after `timeout` or when it is told to stop, and
-/// with it every process of its group. Dropping the future kills the group.
+/// with it every process of its group; what it prints is kept without what `mask` hides. Dropping the future kills the group.
 ///
 /// # Errors
 /// When the system does not let it be watched; its group is killed then.
 pub(super) async fn watch(
     mut started: Started,
+    mask: &Mask,
     timeout: Duration,
     mut control: Control,
 ) -> io::Result<Ended> {
     // Before the first look, so that no end is missed between the two.
     let mut children = signal(SignalKind::child())?;
     let leader = started.group.leader();
-    let mut output = Output::new(started.output, control.take_peeks());
+    let mut output = Output::new(started.output, mask, control.take_peeks());
 
     let in_time = output
         .until(

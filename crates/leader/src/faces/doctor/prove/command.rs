@@ -12,6 +12,7 @@ use crate::cli::DoctorArgs;
 use crate::driver::StartError;
 use crate::faces::console::{Console, code_of};
 use crate::faces::doctor::prove::proof::{Emptied, Ending, Proof, Round, RungProof};
+use crate::faces::doctor::prove::secrets::{self, Found};
 use crate::faces::doctor::prove::stage::{Stage, StageOrder};
 use crate::faces::doctor::prove::trees::{ESCAPES_PER_AGENT, Trees};
 use crate::faces::interrupt::{Interrupt, Interrupts};
@@ -32,7 +33,8 @@ const GONE_MS_MAX: u64 = 3_000;
 /// After so long no further rung is begun, so that the whole stays below ten seconds.
 const BEGIN_MS_MAX: u64 = 5_000;
 
-/// Shows on this machine that nothing outlives an agent or its leader.
+/// Shows on this machine that nothing outlives an agent or its leader, and that the key of an
+/// agent's model is nowhere where its commands could read it.
 ///
 /// # Errors
 /// When the machine is not fit, or the required confinement can't be had.
@@ -81,9 +83,9 @@ pub async fn prove(
         false => proof_text(&proof, console.look().out),
     };
     console.print(&text)?;
-    Ok(match proof.survivors() {
-        0 => exit::SUCCESS,
-        _ => exit::FAILURE,
+    Ok(match proof.holds() {
+        true => exit::SUCCESS,
+        false => exit::FAILURE,
     })
 }
 
@@ -167,11 +169,16 @@ async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
         )
         .hint("they need `sh`, `setsid`, `timeout`, `sleep` and `date` on the PATH"));
     }
+    let mut key = Found::default();
+    for agent in [TERMINATED].into_iter().chain(ORPHANED) {
+        secrets::add_look(&mut key, &folder, agent).map_err(|error| no_look(&error))?;
+    }
     let confinement = stage.confinement(TERMINATED).await?;
     let terminated = terminate(stage, &mut one).await?;
     let since = clock::now();
     stage.kill()?;
     let killed = watch(&mut others, since).await?;
+    secrets::add_files(&mut key, stage.place(), stage.key());
     Ok(RungProof {
         rung: confinement["rung"].as_str().unwrap_or("unknown").to_owned(),
         confinement,
@@ -184,6 +191,7 @@ async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
                 killed,
             ),
         ],
+        key,
     })
 }
 
@@ -202,6 +210,14 @@ async fn watch(trees: &mut Trees, since: Instant) -> Result<Emptied, ToolError> 
 
 fn trees(folder: &Path, agents: &[u32]) -> Result<Trees, ToolError> {
     Trees::new(folder, agents).map_err(|error| no_pipes(&error))
+}
+
+fn no_look(error: &std::io::Error) -> ToolError {
+    ToolError::new(
+        code_of(error),
+        format!("a command could not look for the key: {error}"),
+    )
+    .hint("it needs `sh`, `env`, `cat`, `tr` and `grep` on the PATH")
 }
 
 fn no_pipes(error: &std::io::Error) -> ToolError {

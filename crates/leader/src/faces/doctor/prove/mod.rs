@@ -3,5 +3,6 @@
 
 pub mod command;
 pub mod proof;
+pub mod secrets;
 pub mod stage;
 pub mod trees;

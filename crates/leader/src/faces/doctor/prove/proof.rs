@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::faces::doctor::prove::secrets::Found;
+
 /// How the trees of a round were ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +64,8 @@ pub struct RungProof {
     pub confinement: Value,
     /// The kills.
     pub rounds: Vec<Round>,
+    /// Where the key of the agents' model was found.
+    pub key: Found,
 }
 
 /// Everything that was shown.
@@ -80,11 +84,22 @@ impl Proof {
         rounds.map(|round| round.survivors).sum()
     }
 
+    /// How often a key was found where it must not be, on all rungs.
+    pub fn leaks(&self) -> usize {
+        self.rungs.iter().map(|rung| rung.key.times()).sum()
+    }
+
+    /// Whether everything was as it has to be.
+    pub fn holds(&self) -> bool {
+        self.survivors() == 0 && self.leaks() == 0
+    }
+
     /// The proof for programs.
     pub fn to_json(&self) -> Value {
         let mut value = Map::new();
-        value.insert("success".to_owned(), json!(self.survivors() == 0));
+        value.insert("success".to_owned(), json!(self.holds()));
         value.insert("survivors".to_owned(), json!(self.survivors()));
+        value.insert("leaks".to_owned(), json!(self.leaks()));
         value.insert("rungs".to_owned(), json!(self.rungs));
         value.insert(
             "seconds".to_owned(),
@@ -110,6 +125,11 @@ pub(crate) fn sample_proof(survivors: usize) -> Proof {
                 Round::new(Ending::Terminated, 1, 4, none),
                 Round::new(Ending::LeaderKilled, 3, 12, emptied),
             ],
+            key: Found {
+                looks: 4,
+                files_looked_at: 31,
+                ..Found::default()
+            },
         }],
         took: Duration::from_millis(1_234),
     }
@@ -126,6 +146,7 @@ mod tests {
             json!({
                 "success": true,
                 "survivors": 0,
+                "leaks": 0,
                 "rungs": [{
                     "rung": "pidns",
                     "confinement": {"rung": "pidns", "kill": "complete", "gaps": ["a gap"]},
@@ -135,6 +156,8 @@ mod tests {
                         {"ending": "leader_killed", "agents": 3, "processes": 12, "survivors": 0,
                          "empty_ms": 2.14},
                     ],
+                    "key": {"looks": 4, "environment": 0, "environ": 0, "cmdline": 0,
+                            "files": 0, "files_looked_at": 31},
                 }],
                 "seconds": 1.234,
             })
@@ -145,5 +168,12 @@ mod tests {
             (&json!(false), &json!(2))
         );
         assert_eq!(failed["rungs"][0]["rounds"][1]["empty_ms"], Value::Null);
+        let mut leaky = sample_proof(0);
+        leaky.rungs[0].key.environ = 3;
+        let leaky = leaky.to_json();
+        assert_eq!(
+            (&leaky["success"], &leaky["leaks"]),
+            (&json!(false), &json!(3))
+        );
     }
 }

@@ -17,6 +17,7 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::faces::client::Client;
 use crate::faces::console::code_of;
+use crate::faces::doctor::prove::secrets;
 use crate::faces::doctor::prove::trees::{self, LIFE_SECONDS};
 use crate::os::clock;
 use crate::os::programs::{JAIL_VARIABLE, Programs, WORKER_VARIABLE};
@@ -63,6 +64,7 @@ pub struct Stage {
     hold: PidFd,
     client: Client,
     place: TempDir,
+    key: String,
 }
 
 impl Stage {
@@ -76,7 +78,8 @@ impl Stage {
             .tempdir()
             .map_err(|error| no_place(&error))?;
         let workspace = prepare(place.path(), order).map_err(|error| no_place(&error))?;
-        let mut child = start(&workspace, place.path(), order)?;
+        let key = secrets::new_key();
+        let mut child = start(&workspace, place.path(), &key, order)?;
         let stdin = child.stdin.take();
         let socket = socket_of(&mut child).await?;
         // The child is not reaped, for only this value waits for it.
@@ -91,7 +94,18 @@ impl Stage {
             hold,
             client,
             place,
+            key,
         })
+    }
+
+    /// The folder that holds everything of it.
+    pub fn place(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// The key of its agents' model.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// Where the scripts lie and the pipes go.
@@ -219,10 +233,15 @@ fn prepare(place: &Path, order: &StageOrder<'_>) -> std::io::Result<PathBuf> {
     let folder = workspace.join(FOLDER);
     std::fs::create_dir_all(&folder)?;
     trees::write_scripts(&folder)?;
+    secrets::write_script(&folder)?;
     let script = folder.join(SCRIPT);
     let reply = json!({"tool_calls": [{
         "name": "run_command",
-        "arguments": {"command": trees::command(FOLDER, "{agent_id}")},
+        "arguments": {"command": format!(
+            "{}; {}",
+            secrets::command(FOLDER, "{agent_id}"),
+            trees::command(FOLDER, "{agent_id}"),
+        )},
     }]});
     std::fs::write(&script, format!("{reply}\n"))?;
     std::fs::write(config_file(place), config_text(&script, order))?;
@@ -236,11 +255,13 @@ fn config_file(place: &Path) -> PathBuf {
 /// The configuration of the leader: no grace, so that a terminate kills at once.
 fn config_text(script: &Path, order: &StageOrder<'_>) -> String {
     let mut text = format!(
-        "language = \"en\"\ndefault_model = {}\n\
+        "language = \"en\"\ndefault_model = \"proof\"\n\
          [limits]\nmax_concurrent = {}\ngrace_seconds = 0\ntimeout_seconds_min = 1\n\
+         [models.proof]\nprovider = \"script\"\nmodel = {}\napi_key_env = \"{}\"\n\
          [confinement]\nhighest = \"{}\"\n",
-        quoted(&format!("script:{}", script.display())),
         order.agents,
+        quoted(&script.to_string_lossy()),
+        secrets::VARIABLE,
         order.highest,
     );
     if let Some(cgroup) = &order.wanted.cgroup {
@@ -259,7 +280,12 @@ fn quoted(text: &str) -> String {
     clippy::disallowed_methods,
     reason = "the proof starts a leader of its own, to kill it"
 )]
-fn start(workspace: &Path, place: &Path, order: &StageOrder<'_>) -> Result<Child, ToolError> {
+fn start(
+    workspace: &Path,
+    place: &Path,
+    key: &str,
+    order: &StageOrder<'_>,
+) -> Result<Child, ToolError> {
     let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(own);
     command
@@ -281,6 +307,7 @@ fn start(workspace: &Path, place: &Path, order: &StageOrder<'_>) -> Result<Child
     }
     command
         .env(CONFIG_VARIABLE, config_file(place))
+        .env(secrets::VARIABLE, key)
         .env(WORKER_VARIABLE, &order.programs.worker)
         .env(JAIL_VARIABLE, &order.programs.jail)
         .spawn()
@@ -348,14 +375,15 @@ mod tests {
         assert_eq!(settings.highest, RequiredRung::Pidns);
         assert_eq!(settings.cgroup, wanted.cgroup);
         let script = workspace.join(FOLDER).join(SCRIPT);
-        assert_eq!(
-            settings.default_model,
-            Some(format!("script:{}", script.display()))
-        );
+        assert_eq!(settings.default_model.as_deref(), Some("proof"));
+        let model = &settings.models["proof"];
+        assert_eq!(model.model, script.display().to_string());
+        assert_eq!(model.api_key_env.as_deref(), Some(secrets::VARIABLE));
         assert_eq!(
             std::fs::read_to_string(script).unwrap(),
             "{\"tool_calls\":[{\"name\":\"run_command\",\"arguments\":{\"command\":\
-             \"sh escape/all.sh escape {agent_id} 30\"}}]}\n"
+             \"sh escape/look.sh > escape/{agent_id}-found; sh escape/all.sh escape {agent_id} \
+             30\"}}]}\n"
         );
     }
 
