@@ -11,6 +11,7 @@
 
 mod batch;
 mod commands;
+mod confined;
 mod crash;
 mod demo;
 mod doctor;
