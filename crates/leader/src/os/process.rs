@@ -30,8 +30,8 @@ const STDIN_LINES_MAX: usize = 256;
 const STDIN_QUEUED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long one line may wait for a worker that does not read, in milliseconds.
 const STDIN_STALL_MS: u64 = 10_000;
-/// Bytes of one read.
-const READ_BYTES: usize = 64 * 1024;
+/// Bytes of one read. Two such buffers are held for each agent.
+const READ_BYTES: usize = 8 * 1024;
 /// After the exit: silence of a pipe that counts as its end, in milliseconds.
 const DRAIN_IDLE_MS: u64 = 50;
 /// After the exit: the longest reading altogether, in milliseconds.
