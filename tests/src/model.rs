@@ -30,8 +30,16 @@ pub enum Behaviour {
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
-    requests: Arc<Mutex<Vec<Value>>>,
+    log: Arc<Log>,
     stop: Arc<AtomicBool>,
+}
+
+/// What came so far. Shared with the connection threads, which only append; a message queue would
+/// need a thread of its own to be asked.
+#[derive(Debug, Default)]
+struct Log {
+    heads: Mutex<Vec<String>>,
+    bodies: Mutex<Vec<Value>>,
 }
 
 impl ModelServer {
@@ -44,10 +52,7 @@ impl ModelServer {
         let address = listener
             .local_addr()
             .expect("a bound socket has an address");
-        // Shared with the connection threads, which only append; a message queue would need a
-        // thread of its own to be asked.
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let stop = Arc::new(AtomicBool::new(false));
+        let (requests, stop) = (Arc::new(Log::default()), Arc::new(AtomicBool::new(false)));
         let (log, flag) = (Arc::clone(&requests), Arc::clone(&stop));
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -62,7 +67,7 @@ impl ModelServer {
         });
         ModelServer {
             address,
-            requests,
+            log: requests,
             stop,
         }
     }
@@ -74,7 +79,17 @@ impl ModelServer {
 
     /// The bodies of all requests so far.
     pub fn requests(&self) -> Vec<Value> {
-        self.requests
+        self.log
+            .bodies
+            .lock()
+            .expect("appending does not panic")
+            .clone()
+    }
+
+    /// The request lines and headers of all requests so far, a line each, as they came.
+    pub fn heads(&self) -> Vec<String> {
+        self.log
+            .heads
             .lock()
             .expect("appending does not panic")
             .clone()
@@ -89,16 +104,11 @@ impl Drop for ModelServer {
     }
 }
 
-fn converse(
-    stream: TcpStream,
-    behaviour: &Behaviour,
-    log: &Mutex<Vec<Value>>,
-    stop: &AtomicBool,
-) -> Option<()> {
+fn converse(stream: TcpStream, behaviour: &Behaviour, log: &Log, stop: &AtomicBool) -> Option<()> {
     let mut writer = stream.try_clone().ok()?;
     let mut reader = BufReader::new(stream);
     loop {
-        let mut length = 0;
+        let (mut length, mut head) = (0, String::new());
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line).ok()? == 0 {
@@ -108,6 +118,8 @@ fn converse(
             if line.is_empty() {
                 break;
             }
+            head.push_str(line);
+            head.push('\n');
             if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
                 length = value.trim().parse().ok()?;
             }
@@ -116,9 +128,9 @@ fn converse(
         reader.read_exact(&mut body).ok()?;
         let size = body.len();
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        log.lock()
-            .expect("appending does not panic")
-            .push(body.clone());
+        let unbroken = "appending does not panic";
+        log.heads.lock().expect(unbroken).push(head);
+        log.bodies.lock().expect(unbroken).push(body.clone());
         match behaviour {
             Behaviour::Silent => {
                 while !stop.load(Ordering::SeqCst) {

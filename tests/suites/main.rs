@@ -27,6 +27,7 @@ mod language;
 mod limits;
 mod looping;
 mod memory;
+mod model_headers;
 mod numbers;
 mod peers;
 mod project;

@@ -95,10 +95,11 @@ impl std::fmt::Debug for WebKey {
     }
 }
 
-/// A model and the key for it. The only place where a model's key travels.
+/// A model and the key for it. The only place where a model's key and the values of its headers
+/// travel.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelAccess {
-    /// The model.
+    /// The model, whole.
     pub spec: ModelSpec,
     /// The key; none for servers that want none.
     #[serde(default)]

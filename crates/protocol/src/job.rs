@@ -71,7 +71,7 @@ pub struct JobSpec {
     pub completion: Completion,
     /// The tools granted to it, by name.
     pub tools: Vec<String>,
-    /// The model, without its key.
+    /// The model, without its key and the values of its headers: [`ModelSpec::for_the_record`].
     pub model: ModelSpec,
     /// Its bounds.
     pub limits: JobLimits,

@@ -137,7 +137,7 @@ async fn run(
         }
         (Mode::Job(path), _) | (Mode::Leader(path), None) => {
             let (job, prompts, agent_dir) = take_job(&path)?;
-            let access = settings::with_key(job.spec.model.clone())?;
+            let access = settings::model_of_job(&job.spec)?;
             let web_key = settings::web_key_of(job.spec.web.as_ref())?;
             let prepared = Prepared {
                 job,

@@ -158,7 +158,7 @@ pub fn plan(
         write_paths,
         completion: definition.completion,
         tools: definition.tools,
-        model: access.spec.clone(),
+        model: access.spec.for_the_record(),
         limits: JobLimits {
             timeout_seconds: timeout_seconds(params, order.origin, settings)?,
             max_turns: match params.max_turns {
@@ -230,7 +230,7 @@ pub fn plan_again(
         workspace: ground.workspace.clone(),
         deliverables_dir,
         write_paths,
-        model: access.spec.clone(),
+        model: access.spec.for_the_record(),
         limits: JobLimits {
             timeout_seconds: timeout_seconds(&wanted, Origin::Person, settings)?,
             max_turns: order.job.limits.max_turns,

@@ -12,6 +12,7 @@ provider = "openai"
 base_url = "http://127.0.0.1:9/v1"
 model = "small"
 api_key_env = "A_KEY"
+headers = { X-Tenant = "tenant-value-5678" }
 [models.b]
 provider = "script"
 model = "b.jsonl"
@@ -98,15 +99,19 @@ fn a_model_may_choose_among_the_configured_models_alone() {
 }
 
 #[test]
-fn the_key_is_in_the_access_and_nowhere_else() {
+fn key_and_header_values_are_in_the_access_and_nowhere_else() {
     let plan = planned(&order(Origin::Tool, |_| {})).unwrap();
     assert_eq!(plan.access.api_key.as_deref(), Some("test-key-1234"));
-    assert!(!format!("{plan:?}").contains("test-key-1234"));
-    assert!(
-        !serde_json::to_string(&plan.job)
-            .unwrap()
-            .contains("test-key-1234")
+    assert_eq!(plan.access.spec.headers["X-Tenant"], "tenant-value-5678");
+    assert_eq!(plan.job.model.headers["X-Tenant"], "");
+    let (debug, job) = (
+        format!("{plan:?}"),
+        serde_json::to_string(&plan.job).unwrap(),
     );
+    for secret in ["test-key-1234", "tenant-value-5678"] {
+        assert!(!debug.contains(secret), "{debug}");
+        assert!(!job.contains(secret), "{job}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use protocol::config::{
     ConfigError, ConfigFile, FileTrust, Flag, Layers, Settings, TrustRecord, api_key, record_name,
     resolve, select_model, trust_dir, web_key,
 };
+use protocol::job::{JobSpec, ModelSpec};
 use protocol::limits::{CONFIG_BYTES_MAX, TRUST_RECORD_BYTES_MAX};
 use protocol::web::WebSpec;
 
@@ -116,11 +117,26 @@ pub fn find_model(settings: &Settings, wanted: Option<&str>) -> Result<ModelAcce
     with_key(spec)
 }
 
-/// A model that is known already, with its key.
+/// The model of a job that is run without a leader, with its key. What a job does not tell of its
+/// model, the values of its headers, is taken from the configuration.
 ///
 /// # Errors
-/// When its key is missing.
-pub fn with_key(spec: protocol::job::ModelSpec) -> Result<ModelAccess, StartError> {
+/// When the key is missing, or a header has no value there.
+pub fn model_of_job(job: &JobSpec) -> Result<ModelAccess, StartError> {
+    let mut spec = job.model.clone();
+    if spec.lacks_headers() {
+        let settings = load(&job.workspace, Vec::new())?;
+        spec.take_headers_of(settings.models.get(&spec.key))
+            .map_err(|why| {
+                StartError::new(format!("the headers of the job's model are missing: {why}")).hint(
+                    "a job holds the names of headers only; configure the model as it was then",
+                )
+            })?;
+    }
+    with_key(spec)
+}
+
+fn with_key(spec: ModelSpec) -> Result<ModelAccess, StartError> {
     let lookup = |name: &str| std::env::var(name).ok();
     let api_key = api_key(&spec, &lookup).map_err(|error| start_error(&error))?;
     Ok(ModelAccess { spec, api_key })

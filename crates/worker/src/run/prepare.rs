@@ -146,7 +146,7 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
         write_paths: Vec::new(),
         completion: definition.completion,
         tools: definition.tools,
-        model: access.spec.clone(),
+        model: access.spec.for_the_record(),
         limits,
         confinement: settings.job_confinement(),
         web: settings.web.clone(),
