@@ -19,6 +19,8 @@ const LOOK_AGAIN_MS: u16 = 20;
 
 /// What Ctrl-C sends.
 pub const CTRL_C: &str = "\x03";
+/// What Ctrl-Z sends.
+pub const CTRL_Z: &str = "\x1a";
 
 /// A program that has a terminal of its own as its controlling one, in a session of its own.
 #[derive(Debug)]

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
-use system_tests::terminal::{CTRL_C, Terminal};
-use system_tests::{Ground, Liveness, Rung, Turn, Workspace, on_each, serve, until};
+use system_tests::terminal::{CTRL_C, CTRL_Z, Terminal};
+use system_tests::{Ground, Liveness, Rung, Turn, Workspace, on_each, process, serve, until};
 
 const BUDGET: Duration = Duration::from_secs(60);
 
@@ -80,6 +82,39 @@ fn a_terminal_that_is_closed_ends_its_leader_and_all_that_it_started() {
         assert_eq!(status.unwrap().code(), Some(129), "{told}: {shown}");
         assert_ended(&workspace, alive, &told);
     });
+}
+
+/// The shell's prompt once stood behind the live line, and was written over by the next one.
+#[test]
+fn the_live_line_goes_before_ctrl_z_and_comes_back_after_fg() {
+    let workspace = Workspace::scripted(&[Turn::command("sleep 60")]);
+    workspace.configure("[limits]\ngrace_seconds = 1\n");
+    let mut command = workspace.command("leader");
+    command.args(["run", "--summary", "is stopped and goes on", "go"]);
+    let mut terminal = Terminal::start(command.env("TERM", "xterm"));
+    let line = "Sub-agent 1 running";
+    assert!(terminal.wait_for(line, BUDGET), "{}", terminal.shown());
+    for round in 1..=2 {
+        terminal.press(CTRL_Z);
+        let stopped = until(BUDGET, || {
+            (process::state(terminal.pid()) == Some('T')).then_some(())
+        });
+        assert!(stopped.is_some(), "{round}: {}", terminal.shown());
+        let shown = until(BUDGET, || {
+            let shown = terminal.shown();
+            shown.ends_with("\r\x1b[K").then_some(shown)
+        });
+        let before = shown.unwrap_or_else(|| panic!("{round}: {:?}", terminal.shown()));
+        kill(Pid::from_raw(terminal.pid()), Signal::SIGCONT).unwrap();
+        let again = until(BUDGET, || {
+            let shown = terminal.shown();
+            shown[before.len()..].contains(line).then_some(())
+        });
+        assert!(again.is_some(), "{round}: {:?}", terminal.shown());
+    }
+    terminal.press(CTRL_C);
+    let (status, shown) = terminal.end(BUDGET);
+    assert_eq!(status.unwrap().code(), Some(130), "{shown}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod client;
 pub mod config;
 pub mod console;
+pub mod curtain;
 pub mod demo;
 pub mod detach;
 pub mod doctor;

@@ -12,6 +12,7 @@ use protocol::status::StopReason;
 use tokio::task::JoinHandle;
 
 use crate::driver::{Driver, DriverConfig, Handle, StopMode};
+use crate::faces::curtain::Curtain;
 use crate::faces::interrupt::Interrupts;
 use crate::faces::job_control::JobControl;
 use crate::faces::serve::ControlSocket;
@@ -73,6 +74,11 @@ impl Session {
     /// The way to the driver.
     pub fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// For whoever draws on the terminal: what it has drawn goes before a stop by Ctrl-Z.
+    pub fn curtain(&self) -> Curtain {
+        self.job_control.curtain()
     }
 
     /// The socket, or why there is none.

@@ -118,12 +118,17 @@ impl Board {
         }
     }
 
-    /// Takes the bars away for good.
-    pub fn clear(&mut self) {
+    /// Takes the bars away until the next look.
+    pub fn hide(&self) {
         if let How::Bars(bars) = &self.how {
             // A terminal that has gone shows nothing anyway.
             bars.all.clear().ok();
         }
+    }
+
+    /// Takes the bars away for good.
+    pub fn clear(&mut self) {
+        self.hide();
         self.how = How::Nothing;
     }
 }

@@ -210,7 +210,14 @@ impl Run<'_> {
         let driven = match first {
             Ok(()) => {
                 course
-                    .run(&mut keeping, &mut board, &mut interrupts, console, accepted)
+                    .run(
+                        &mut keeping,
+                        &mut board,
+                        session.curtain(),
+                        &mut interrupts,
+                        console,
+                        accepted,
+                    )
                     .await
             }
             Err(error) => Err(error),

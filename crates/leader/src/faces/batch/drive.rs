@@ -25,6 +25,7 @@ use crate::faces::batch::keeping::Keeping;
 use crate::faces::batch::output::print_settled;
 use crate::faces::batch::records;
 use crate::faces::console::Console;
+use crate::faces::curtain::Curtain;
 use crate::faces::interrupt::{Interrupt, Interrupts};
 use crate::faces::run::drive::{LastEvents, next_event};
 use crate::faces::run::output::Output;
@@ -141,6 +142,7 @@ impl<'a> Course<'a> {
         &mut self,
         keeping: &mut Keeping,
         board: &mut Board,
+        mut curtain: Curtain,
         interrupts: &mut Interrupts,
         console: &mut Console<'_>,
         accepted: impl FnOnce(&Manifest) -> Result<(), ToolError>,
@@ -194,6 +196,10 @@ impl<'a> Course<'a> {
                     }
                     None => events = None,
                 },
+                () = curtain.falls() => {
+                    board.hide();
+                    curtain.stay_down().await;
+                }
                 _ = ticks.tick(), if board.wants_looks() => self.look(board, console).await,
             }
         }

@@ -108,7 +108,15 @@ async fn tell(
         reserved_numbers: BTreeSet::new(),
     })
     .await?;
-    let played = play(session.handle(), &mut pulse, telling, interrupts, console).await;
+    let played = play(
+        session.handle(),
+        &mut pulse,
+        telling,
+        session.curtain(),
+        interrupts,
+        console,
+    )
+    .await;
     console.clear_live();
     if let Ok(Played::Interrupted(interrupt)) = &played {
         console.say(&format!("{}: ending the agents\n", interrupt.name()));

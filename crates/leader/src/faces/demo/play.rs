@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::driver::{CreateAnswer, CreateOrderRequest, Handle, Origin};
 use crate::faces::console::Console;
+use crate::faces::curtain::Curtain;
 use crate::faces::demo::pulse::Pulse;
 use crate::faces::demo::script::Role;
 use crate::faces::demo::truth::Seen;
@@ -47,6 +48,7 @@ pub async fn play(
     handle: &Handle,
     pulse: &mut Pulse,
     telling: Telling,
+    mut curtain: Curtain,
     interrupts: &mut Interrupts,
     console: &mut Console<'_>,
 ) -> Result<Played, ToolError> {
@@ -71,6 +73,10 @@ pub async fn play(
                 results.push(result);
             }
             interrupt = interrupts.next() => return Ok(Played::Interrupted(interrupt)),
+            () = curtain.falls() => {
+                console.clear_live();
+                curtain.stay_down().await;
+            }
             _ = ticks.tick(), if is_live => draw(handle, console).await,
         }
     }

@@ -126,7 +126,8 @@ where
         ));
     }
     let start = start(session.handle().clone());
-    let driven = drive(session.handle(), start, output, &mut interrupts, console).await;
+    let (handle, curtain) = (session.handle(), session.curtain());
+    let driven = drive(handle, start, output, curtain, &mut interrupts, console).await;
     session
         .close(StopReason::ConversationClosed, &mut interrupts)
         .await;

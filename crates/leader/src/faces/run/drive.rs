@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::driver::{CreateAnswer, Handle, Subscription};
 use crate::faces::console::Console;
+use crate::faces::curtain::Curtain;
 use crate::faces::interrupt::{Interrupt, Interrupts};
 use crate::faces::run::output::Output;
 use crate::faces::run::stop::Stop;
@@ -64,6 +65,7 @@ pub async fn drive(
     handle: &Handle,
     start: impl Future<Output = Result<CreateAnswer, ToolError>>,
     output: Output,
+    mut curtain: Curtain,
     interrupts: &mut Interrupts,
     console: &mut Console<'_>,
 ) -> Result<Driven, ToolError> {
@@ -91,6 +93,10 @@ pub async fn drive(
                 }
                 None => events = None,
             },
+            () = curtain.falls() => {
+                console.clear_live();
+                curtain.stay_down().await;
+            }
             _ = ticks.tick(), if is_live => draw(handle, console).await,
         }
     };
