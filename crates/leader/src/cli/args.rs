@@ -13,7 +13,6 @@ use crate::cli::upkeep::{ConfigArgs, DemoArgs, DoctorArgs, TrustArgs};
     name = "leader",
     bin_name = "leader",
     version,
-    disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true
 )]

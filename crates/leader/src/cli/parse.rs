@@ -155,7 +155,7 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Examples:
   leader run 'Write an overview of this repository to overview.md'
-  leader run --task-file task.md --deliverables-dir docs/api --timeout-seconds 300
+  leader run --task-file task.md --deliverables-dir docs --timeout-seconds 300
   git diff | leader run --json -
   leader run --batch items.jsonl --manifest manifest.json
 

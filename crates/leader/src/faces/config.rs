@@ -26,7 +26,7 @@ pub fn config(
         true => format!("{value}\n"),
         false => config_text(&value),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(protocol::exit::SUCCESS)
 }
 

@@ -9,6 +9,7 @@ use crate::render::Style;
 use crate::render::result::error_text;
 use crate::render::style::Tone;
 use crate::render::width::plain_lines;
+use crate::render::wrap::wrap;
 
 /// How the two outputs look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,6 +18,10 @@ pub struct Look {
     pub out: Style,
     /// Of stderr.
     pub err: Style,
+    /// Columns of the terminal that stdout is; none when it is no terminal.
+    pub out_columns: Option<usize>,
+    /// Columns of the terminal that stderr is; none when it is no terminal.
+    pub err_columns: Option<usize>,
     /// Whether a line may be drawn over and over on stderr.
     pub live: bool,
     /// Whether no progress is wanted at all.
@@ -94,10 +99,25 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Prints to stderr. There is nowhere left to tell of a failure of that.
+    /// Prints to stdout what is either JSON or text for people; the long lines of that are broken
+    /// for the terminal, if stdout is one.
+    ///
+    /// # Errors
+    /// As [`Console::print`].
+    pub fn show(&mut self, text: &str, is_json: bool) -> Result<(), ToolError> {
+        match self.look.out_columns {
+            Some(columns) if !is_json => self.print(&wrap(text, columns)),
+            Some(_) | None => self.print(text),
+        }
+    }
+
+    /// Prints to stderr, long lines broken for the terminal, if it is one. There is nowhere left to tell of a failure of that.
     pub fn say(&mut self, text: &str) {
         self.clear_live();
-        self.err.write_all(text.as_bytes()).ok();
+        match self.look.err_columns {
+            Some(columns) => self.err.write_all(wrap(text, columns).as_bytes()).ok(),
+            None => self.err.write_all(text.as_bytes()).ok(),
+        };
         self.err.flush().ok();
     }
 
@@ -162,6 +182,27 @@ mod tests {
         let mut console = Console::new(&mut disk, &mut err, Look::default());
         assert_eq!(console.print("x").unwrap_err().code, ErrorCode::DiskFull);
         assert!(err.is_empty());
+    }
+
+    #[test]
+    fn long_lines_are_broken_for_a_terminal_and_nowhere_else() {
+        let text = "hint: what is told here takes more columns than there are\n";
+        let broken = "hint: what is told here takes more\n  columns than there are\n";
+        for (columns, expected) in [(None, text), (Some(40), broken)] {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let look = Look {
+                out_columns: columns,
+                err_columns: columns,
+                ..Look::default()
+            };
+            let mut console = Console::new(&mut out, &mut err, look);
+            console.say(text);
+            console.show(text, false).unwrap();
+            // What programs read is left alone.
+            console.show(text, true).unwrap();
+            assert_eq!(String::from_utf8(err).unwrap(), expected);
+            assert_eq!(String::from_utf8(out).unwrap(), expected.to_owned() + text);
+        }
     }
 
     #[test]

@@ -21,11 +21,15 @@ use crate::faces::scope;
 use crate::faces::serve::command::serve;
 use crate::faces::surroundings::Surroundings;
 use crate::faces::trust::{Asked, trust};
+use crate::os::terminal;
 use crate::render::Style;
+use crate::render::wrap::wrap_help;
 use crate::settings::Variables;
 
 /// Threads for blocking work: reading journals and logs. The rest is one thread.
 const BLOCKING_THREADS_MAX: usize = 4;
+/// Columns of a page of help, whatever the terminal has.
+const HELP_COLUMNS_MAX: usize = 80;
 
 /// What a process has around it.
 pub struct Process<'a> {
@@ -75,9 +79,12 @@ pub fn enter(process: Process<'_>) -> u8 {
             variables.get("TERM"),
         )
     };
+    let columns = |columns: Option<usize>, is_terminal: bool| columns.filter(|_| is_terminal);
     let mut look = Look {
         out: style(stdout_is_terminal),
         err: style(stderr_is_terminal),
+        out_columns: columns(terminal::columns(std::io::stdout()), stdout_is_terminal),
+        err_columns: columns(terminal::columns(std::io::stderr()), stderr_is_terminal),
         live: false,
         quiet: false,
     };
@@ -86,7 +93,10 @@ pub fn enter(process: Process<'_>) -> u8 {
         ParseOutcome::Run(cli) => cli,
         ParseOutcome::Print(text) => {
             let mut console = Console::new(stdout, stderr, look);
-            return printed(console.print(&text), &mut console);
+            return printed(
+                console.print(&wrap_help(&text, HELP_COLUMNS_MAX)),
+                &mut console,
+            );
         }
         ParseOutcome::Refuse(text) => {
             Console::new(stdout, stderr, look).say(&text);

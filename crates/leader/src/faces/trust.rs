@@ -56,7 +56,7 @@ pub fn trust(
     }
     let view = surroundings.workspace_file()?;
     if !args.json {
-        console.print(&wishes_text(&view, console.look().out))?;
+        console.show(&wishes_text(&view, console.look().out), false)?;
     }
     let accepts = match (&view.trust, view.wishes.is_empty(), args.show) {
         // Nothing is left to be decided.
@@ -73,7 +73,7 @@ pub fn trust(
         (false, true) => format!("accepted: {}\n", view.path.display()),
         (false, false) => String::new(),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(exit::SUCCESS)
 }
 
@@ -204,7 +204,7 @@ fn revoke(
         (false, true) => format!("not trusted any more: {shown}\n"),
         (false, false) => format!("was not trusted: {shown}\n"),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(exit::SUCCESS)
 }
 
@@ -219,7 +219,7 @@ fn list(args: &TrustArgs, store: &TrustStore, console: &mut Console<'_>) -> Resu
         true => format!("{}\n", json!({"success": true, "files": records})),
         false => list_text(&records),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(exit::SUCCESS)
 }
 

@@ -13,5 +13,6 @@ pub mod steps;
 pub mod style;
 pub mod trust;
 pub mod width;
+pub mod wrap;
 
 pub use style::{Style, Tone};

@@ -32,7 +32,7 @@ fn help_says_what_it_always_said() {
             "{name}"
         );
         for line in ended.stdout.lines() {
-            assert!(line.chars().count() <= 100, "{name}: {line}");
+            assert!(line.chars().count() <= 80, "{name}: {line}");
         }
         if std::env::var_os(UPDATE).is_some() {
             std::fs::write(page(name), &ended.stdout).unwrap();

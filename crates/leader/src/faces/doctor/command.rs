@@ -36,6 +36,6 @@ pub async fn doctor(
         true => format!("{}\n", report.to_json()),
         false => report_text(&report, console.look().out),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(report.verdict().exit_code())
 }

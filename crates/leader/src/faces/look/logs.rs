@@ -144,5 +144,5 @@ fn print(step: &Step, as_json: bool, console: &mut Console<'_>) -> Result<(), To
         },
         false => step_text(step, console.look().out),
     };
-    console.print(&text)
+    console.show(&text, as_json)
 }

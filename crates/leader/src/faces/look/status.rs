@@ -33,6 +33,6 @@ pub async fn status(
         }
         false => status_text(conversation, &meant.agent, console.look().out),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(exit::SUCCESS)
 }

@@ -108,7 +108,7 @@ fn report(
         }
         false => text_of(&agents),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     if timed_out {
         return Ok(codes::DEADLINE);
     }

@@ -47,7 +47,7 @@ impl Output {
         match self {
             Output::Text => {
                 let text = result_text(result, console.look().out);
-                console.print(&text)
+                console.show(&text, false)
             }
             Output::Json => console.print(&format!("{}\n", value_of(result))),
             Output::StreamJson => {

@@ -82,7 +82,7 @@ pub async fn prove(
         true => format!("{}\n", proof.to_json()),
         false => proof_text(&proof, console.look().out),
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(match proof.holds() {
         true => exit::SUCCESS,
         false => exit::FAILURE,
