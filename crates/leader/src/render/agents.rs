@@ -15,6 +15,8 @@ const SUMMARY_COLUMNS_MAX: usize = 40;
 const NAME_COLUMNS_MAX: usize = 30;
 /// Columns of what an agent does, in a table.
 const ACTION_COLUMNS_MAX: usize = 50;
+/// Columns that are left of an action, a summary or a name where the terminal is narrow.
+const NARROW_COLUMNS: usize = 12;
 
 /// One run with its agents, as `ps` shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,16 +62,16 @@ impl RunState {
     }
 }
 
-/// Runs as tables, one each.
-pub fn runs_text(runs: &[RunView], style: Style) -> String {
+/// Runs as tables, one each, in at most `width` columns as far as that can be.
+pub fn runs_text(runs: &[RunView], style: Style, width: Option<usize>) -> String {
     if runs.is_empty() {
         return "no runs in this workspace\n".to_owned();
     }
-    let tables: Vec<String> = runs.iter().map(|run| run_text(run, style)).collect();
+    let tables: Vec<String> = runs.iter().map(|run| run_text(run, style, width)).collect();
     tables.join("\n")
 }
 
-fn run_text(run: &RunView, style: Style) -> String {
+fn run_text(run: &RunView, style: Style, width: Option<usize>) -> String {
     let mut text = format!(
         "{} {}\n",
         style.paint(Tone::Strong, run.conversation.as_str()),
@@ -87,7 +89,7 @@ fn run_text(run: &RunView, style: Style) -> String {
     let mut rows =
         vec![["N", "NAME", "STATUS", "TIME", "TOKENS", "SUMMARY", "LAST"].map(Cell::head)];
     rows.extend(run.agents.iter().map(row));
-    text.push_str(&table(&rows, style));
+    text.push_str(&table(&rows, style, width.unwrap_or(usize::MAX)));
     text
 }
 
@@ -130,19 +132,28 @@ fn row(agent: &AgentStatus) -> [Cell; 7] {
     ]
 }
 
-/// Rows with their columns under each other; the last column is not filled up.
-fn table<const N: usize>(rows: &[[Cell; N]], style: Style) -> String {
-    let widths: [usize; N] = std::array::from_fn(|column| {
+/// Rows with their columns under each other; the last column is not filled up. The last two
+/// columns and the names are cut where the rows would be wider than `width`.
+fn table<const N: usize>(rows: &[[Cell; N]], style: Style, width: usize) -> String {
+    let mut widths: [usize; N] = std::array::from_fn(|column| {
         let cells = rows.iter().map(|row| columns(&row[column].text));
         cells.max().unwrap_or(0)
     });
+    // What is said most freely gives way first.
+    for column in [N - 1, N - 2, 1] {
+        // A space at the beginning, and one before each column.
+        let taken = 1 + N + widths.iter().sum::<usize>();
+        let spare = widths[column].saturating_sub(NARROW_COLUMNS);
+        widths[column] -= taken.saturating_sub(width).min(spare);
+    }
     let mut text = String::new();
     for row in rows {
         let mut line = String::from(" ");
         for (column, cell) in row.iter().enumerate() {
+            let text = cut(&cell.text, widths[column]);
             let padded = match column + 1 == N {
-                true => cell.text.clone(),
-                false => pad(&cell.text, widths[column]),
+                true => text,
+                false => pad(&text, widths[column]),
             };
             let painted = match cell.tone {
                 Some(tone) => style.paint(tone, &padded),
@@ -276,7 +287,7 @@ mod tests {
             agents: vec![sample_status(), ended],
         };
         assert_eq!(
-            runs_text(&[run], Style::Plain),
+            runs_text(std::slice::from_ref(&run), Style::Plain, None),
             format!(
                 "conv_0190a6e0-0000 live\n  \
                  N  NAME           STATUS  TIME  TOKENS SUMMARY{pad} LAST\n  \
@@ -285,6 +296,18 @@ mod tests {
                 pad = " ".repeat(33),
                 pad2 = " ".repeat(29),
                 long = "x".repeat(39),
+            )
+        );
+        assert_eq!(
+            runs_text(&[run], Style::Plain, Some(72)),
+            format!(
+                "conv_0190a6e0-0000 live\n  \
+                 N  NAME           STATUS  TIME  TOKENS SUMMARY{pad} LAST\n  \
+                 1  子智能体1      running 1m05s 15     生成API文档{pad2} 正在读取 sr…\n  \
+                 12 UI Operator_12 failed  1m05s 15     {long}… worker_cras…\n",
+                pad = " ".repeat(11),
+                pad2 = " ".repeat(7),
+                long = "x".repeat(17),
             )
         );
     }
@@ -296,14 +319,18 @@ mod tests {
             state,
             agents: Vec::new(),
         };
-        assert_eq!(runs_text(&[], Style::Plain), "no runs in this workspace\n");
+        assert_eq!(
+            runs_text(&[], Style::Plain, None),
+            "no runs in this workspace\n"
+        );
         assert_eq!(
             runs_text(
                 &[
                     run(RunState::Ended),
                     run(RunState::Silent("no answer within 2 s".to_owned()))
                 ],
-                Style::Plain
+                Style::Plain,
+                None
             ),
             "conv_0190a6e0-0000 ended\n  no agents\n\n\
              conv_0190a6e0-0000 silent\n  no answer within 2 s\n"

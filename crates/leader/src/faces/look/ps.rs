@@ -39,10 +39,12 @@ pub async fn ps(
         }
         false => {
             let notices: String = notices.iter().map(|agent| notice_line(agent)).collect();
-            format!("{}{notices}", runs_text(&runs, console.look().out))
+            let look = console.look();
+            let tables = runs_text(&runs, look.out, look.out_columns);
+            tables + &notices
         }
     };
-    console.print(&text)?;
+    console.show(&text, args.json)?;
     Ok(exit::SUCCESS)
 }
 
