@@ -30,6 +30,7 @@ mod memory;
 mod model_headers;
 mod numbers;
 mod peers;
+mod plain_work;
 mod project;
 mod races;
 mod recovery;

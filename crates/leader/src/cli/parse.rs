@@ -227,6 +227,10 @@ mod tests {
             "k",
             "--lang",
             "zh",
+            "--write",
+            "scope",
+            "--network",
+            "none",
             "--json",
             "--worker-bin",
             "w",
@@ -243,6 +247,8 @@ mod tests {
             max_turns: Some(1),
             model: Some("k".into()),
             lang: Some("zh".into()),
+            write: Some("scope".into()),
+            network: Some("none".into()),
             json: true,
             stream_json: false,
             worker_bin: Some("w".into()),
@@ -297,6 +303,8 @@ mod tests {
             ("--max-turns", "0"),
             ("--max-turns", "many"),
             ("--lang", "fr"),
+            ("--write", "everything"),
+            ("--network", "some"),
         ] {
             let text = refusal(&["run", "t", &format!("{flag}={value}")]);
             assert!(text.contains(flag), "{flag} {value}: {text}");

@@ -133,6 +133,24 @@ pub struct RunArgs {
         hide_possible_values = true)]
     pub lang: Option<String>,
 
+    /// How far the agent may write: workspace or scope [default: workspace]
+    ///
+    /// workspace is all of it but for what is protected; scope is the
+    /// deliverables dir and every --write-path, held by the kernel.
+    /// confinement.write says the same. Example: --write scope
+    #[arg(verbatim_doc_comment, long, value_name = "MODE", value_parser = ["workspace", "scope"],
+        hide_possible_values = true)]
+    pub write: Option<String>,
+
+    /// What the agent may reach of the network: full, model or none [default: full]
+    ///
+    /// model leaves its commands a loopback of their own; none the worker
+    /// too, which suits scripted models alone. confinement.network says the
+    /// same. Example: --network model
+    #[arg(verbatim_doc_comment, long, value_name = "REACH", value_parser = ["full", "model", "none"],
+        hide_possible_values = true)]
+    pub network: Option<String>,
+
     /// Go on in the background, and return once the work is accepted
     ///
     /// Prints the conversation and the agents. `leader wait CONVERSATION` waits for the end, with

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use protocol::config::{ConfigFile, Flag, Settings};
 use protocol::error::{ErrorCode, ToolError};
 
+use crate::cli::RunArgs;
 use crate::faces::console::{Console, code_of};
 use crate::os::spawn::NESTED_VARIABLE;
 use crate::settings::{self, Variables, WorkspaceFile};
@@ -111,9 +112,50 @@ pub fn flags(model: Option<&String>, lang: Option<&String>) -> Vec<Flag> {
     model.into_iter().chain(lang).collect()
 }
 
+/// The same for `leader run`, which has flags about confinement as well.
+pub fn run_flags(args: &RunArgs) -> Vec<Flag> {
+    let of = |flag: &str, key: &str, value: &Option<String>| {
+        value.as_ref().map(|value| Flag {
+            flag: flag.to_owned(),
+            key: key.to_owned(),
+            value: value.clone(),
+        })
+    };
+    let write = of("--write", "confinement.write", &args.write);
+    let network = of("--network", "confinement.network", &args.network);
+    let mut all = flags(args.model.as_ref(), args.lang.as_ref());
+    all.extend(write.into_iter().chain(network));
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_flag_of_a_run_becomes_the_value_of_its_key() {
+        let some = |text: &str| Some(text.to_owned());
+        let args = RunArgs {
+            model: some("m"),
+            lang: some("zh"),
+            write: some("scope"),
+            network: some("none"),
+            ..RunArgs::default()
+        };
+        let all: Vec<(String, String, String)> = run_flags(&args)
+            .into_iter()
+            .map(|flag| (flag.flag, flag.key, flag.value))
+            .collect();
+        let expected = [
+            ("--model", "default_model", "m"),
+            ("--lang", "language", "zh"),
+            ("--write", "confinement.write", "scope"),
+            ("--network", "confinement.network", "none"),
+        ]
+        .map(|(flag, key, value)| (flag.to_owned(), key.to_owned(), value.to_owned()));
+        assert_eq!(all, expected);
+        assert!(run_flags(&RunArgs::default()).is_empty());
+    }
 
     #[test]
     fn inside_an_agent_nothing_starts() {

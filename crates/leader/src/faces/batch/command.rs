@@ -28,7 +28,7 @@ use crate::faces::interrupt::Interrupts;
 use crate::faces::look::overview::close_dead_runs;
 use crate::faces::run::output::Output;
 use crate::faces::session::{Session, SessionOrder};
-use crate::faces::surroundings::{Surroundings, flags};
+use crate::faces::surroundings::{Surroundings, run_flags};
 use crate::os::clock;
 use crate::os::detached::Announcer;
 use crate::store::manifest::ManifestFile;
@@ -48,7 +48,7 @@ pub async fn batch(
     announcer: Option<Announcer>,
     console: &mut Console<'_>,
 ) -> Result<u8, ToolError> {
-    let flags = flags(args.model.as_ref(), args.lang.as_ref());
+    let flags = run_flags(args);
     let settings = for_batch(surroundings.settings(flags, console)?);
     let batch = read_batch(path, args, stdin, surroundings, &settings)?;
     let workspace = &surroundings.workspace;

@@ -21,7 +21,7 @@ use crate::faces::interrupt::Interrupts;
 use crate::faces::run::drive::drive;
 use crate::faces::run::output::Output;
 use crate::faces::session::{Session, SessionOrder};
-use crate::faces::surroundings::{Surroundings, flags};
+use crate::faces::surroundings::{Surroundings, run_flags};
 use crate::faces::task::{read_task, summary_of};
 use crate::os::detached::Announcer;
 use crate::settings::choose_model;
@@ -41,7 +41,7 @@ pub async fn run(
         return batch(path, args, surroundings, stdin, announcer, console).await;
     }
     let task = read_task(args, stdin)?;
-    let flags = flags(args.model.as_ref(), args.lang.as_ref());
+    let flags = run_flags(args);
     let settings = surroundings.settings(flags, console)?;
     choose_model(&settings, &surroundings.variables)?;
     let output = Output::of(args.json, args.stream_json);
