@@ -11,6 +11,7 @@ use leader::core::input::ProcessIdentity;
 use leader::core::record::{AgentTag, Record};
 use leader::store::log::{EventLog, Pending, RunLock};
 use protocol::ids::{AgentId, TaskId};
+use protocol::secret::Mask;
 
 use crate::error::BenchError;
 use crate::ground::Ground;
@@ -90,8 +91,10 @@ fn record() -> Result<Record, BenchError> {
 
 fn open(folder: &Path) -> Result<EventLog, BenchError> {
     std::fs::create_dir(folder).map_err(BenchError::io("make a run's folder"))?;
+    // A log is never written without a look for secrets.
+    let mask = Mask::of(["sk-0123456789abcdefghij"]);
     let opened = RunLock::take(folder, "bench")
-        .and_then(|lock| EventLog::open(lock, Box::new(|_| {})))
+        .and_then(|lock| EventLog::open(lock, Box::new(|_| {}), mask))
         .map_err(|error| BenchError::Failed(format!("no event log: {error}")))?;
     Ok(opened.log)
 }
