@@ -152,7 +152,7 @@ fn unknown_keys_and_flags_name_the_closest_known_one() {
         &["--summary"],
     );
     for later in [
-        &["run", "--batch", "x.jsonl"][..],
+        &["run", "--worktree", "tree"][..],
         &["chat"],
         &["mcp"],
         &["run", "--detach", "x"],

@@ -197,13 +197,13 @@ fn a_person_is_asked_and_only_a_yes_accepts() {
 #[test]
 fn a_file_that_could_not_be_used_is_not_accepted() {
     let workspace = wanting();
-    let file = format!("{}[web]\n", theirs(&workspace));
+    let file = format!("{}[team]\n", theirs(&workspace));
     workspace.write("muster.toml", file);
     let refused = leader(&workspace, &["trust", "--yes"]);
     assert_eq!(refused.code(), 2, "{refused:?}");
     assert!(refused.stderr.contains("not accepted"), "{refused:?}");
     assert!(
-        refused.stderr.contains("`web` is not available"),
+        refused.stderr.contains("`team` is not available"),
         "{refused:?}"
     );
     workspace.write(

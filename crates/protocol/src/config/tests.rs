@@ -686,7 +686,7 @@ model = "replies.yaml"
     assert_eq!(settings.sources["models.main"], "user.toml:3");
     // Every key of a model's spec can be set, but the one that names it.
     let spec = serde_json::to_value(&expected).unwrap();
-    assert_eq!(spec.as_object().unwrap().len(), 18);
+    assert_eq!(spec.as_object().unwrap().len(), 19);
 }
 
 #[test]
