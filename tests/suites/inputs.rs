@@ -151,12 +151,7 @@ fn unknown_keys_and_flags_name_the_closest_known_one() {
         2,
         &["--summary"],
     );
-    for later in [
-        &["run", "--worktree", "tree"][..],
-        &["chat"],
-        &["mcp"],
-        &["run", "--detach", "x"],
-    ] {
+    for later in [&["run", "--worktree", "tree"][..], &["chat"], &["mcp"]] {
         refused(&leader(&workspace, later), 2, &["not available"]);
     }
 }
