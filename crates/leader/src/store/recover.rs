@@ -74,7 +74,7 @@ pub fn recover_all(workspace: &Path) -> Vec<Recovered> {
 
 /// As [`recover`], for a run whose leader no longer answers though its lock is still held: the
 /// lock lives as long as its last copy (flock(2)), and a child that the leader was just starting
-/// has one until its exec. Waits for that, at most [`DYING_MS_MAX`]. Blocks; not for an async task.
+/// has one until its exec. Waits for that, at most 2 s. Blocks; not for an async task.
 ///
 /// # Errors
 /// As [`recover`].
