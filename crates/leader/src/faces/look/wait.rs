@@ -62,13 +62,8 @@ pub async fn wait(
         .flat_map(|group| &group.agents)
         .map(|agent| (agent.task_id.clone(), agent.clone()))
         .collect();
-    let already = known.values().filter(|agent| agent.status.is_end()).count();
-    let enough = match args.any {
-        true => already > 0 || known.is_empty(),
-        false => already == known.len(),
-    };
     let mut is_over = false;
-    if !enough {
+    if !is_enough(args.any, &groups) {
         let mut waits = JoinSet::new();
         for group in groups.into_iter().filter(|group| group.is_live) {
             waits.spawn(wait_for(group, args.any, args.timeout_seconds));
@@ -86,6 +81,20 @@ pub async fn wait(
         }
     }
     report(args, known.into_values().collect(), is_over, console)
+}
+
+/// Whether what is known without waiting answers the wait. A live run that is waited for as a whole
+/// may have more agents than it has told of by now.
+fn is_enough(any: bool, groups: &[Group]) -> bool {
+    let mut agents = groups.iter().flat_map(|group| &group.agents);
+    let may_grow = groups
+        .iter()
+        .any(|group| group.is_live && group.scope == Scope::Run);
+    match any {
+        true if agents.clone().next().is_none() => !may_grow,
+        true => agents.any(|agent| agent.status.is_end()),
+        false => !may_grow && agents.all(|agent| agent.status.is_end()),
+    }
 }
 
 fn report(
@@ -373,6 +382,41 @@ mod tests {
         let mut console = Console::new(&mut out, &mut err, Look::default());
         let code = report(&args, agents, is_over, &mut console).unwrap();
         (code, String::from_utf8(out).unwrap())
+    }
+
+    // Accident: who waited for a run at a moment when its first agent had ended and its second was
+    // not yet there was told that all had ended well.
+    #[test]
+    fn a_live_run_is_waited_for_though_all_its_agents_so_far_have_ended() {
+        let enough = |any, is_live, scope, agents: &[Watched]| {
+            let run = RunDir::of(
+                Path::new("/w"),
+                &"conv_0199d3c2-5a10-7000-8000-000000000001".parse().unwrap(),
+            );
+            let group = Group {
+                run,
+                is_live,
+                scope,
+                agents: agents.to_vec(),
+            };
+            is_enough(any, &[group])
+        };
+        let done = [agent(1, Status::Completed, None)];
+        let both = [done[0].clone(), agent(2, Status::Running, None)];
+        for (any, is_live, scope, agents, wanted) in [
+            (false, true, Scope::Run, &done[..], false),
+            (false, false, Scope::Run, &done, true),
+            (false, true, Scope::Agents, &done, true),
+            (false, true, Scope::Agents, &both, false),
+            (false, true, Scope::Run, &[], false),
+            (true, true, Scope::Run, &[], false),
+            (true, true, Scope::Run, &both, true),
+            (true, true, Scope::Agents, &both[1..], false),
+        ] {
+            let told = enough(any, is_live, scope, agents);
+            assert_eq!(told, wanted, "{any} {is_live} {scope:?} {agents:?}");
+        }
+        assert!(is_enough(true, &[]) && is_enough(false, &[]));
     }
 
     #[test]
