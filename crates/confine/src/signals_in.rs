@@ -113,10 +113,12 @@ impl Drop for SignalPipe {
 pub(crate) struct SignalQueue(SignalFd);
 
 impl SignalQueue {
-    /// Starts to listen, with SIGCHLD; every signal must be blocked already.
+    /// Starts to listen, with SIGCHLD, and SIGIO of watched directories; every signal must be blocked
+    /// already.
     pub(crate) fn open() -> Result<SignalQueue, StepError> {
         let mut wanted = SigSet::empty();
         wanted.add(Signal::SIGCHLD);
+        wanted.add(Signal::SIGIO);
         for signal in FORWARDED {
             wanted.add(signal);
         }

@@ -55,6 +55,39 @@ pub(crate) fn close_range(first: u32, last: u32) -> Result<(), Errno> {
     check(value).map(drop)
 }
 
+/// From `linux/fcntl.h`; libc has none of them.
+const DN_CREATE: c_int = 0x4;
+const DN_RENAME: c_int = 0x10;
+const DN_MULTISHOT: c_int = c_int::MIN;
+
+/// Has SIGIO sent to this process whenever a name is made in an open directory, or moved into it or
+/// out of it, for as long as the descriptor is open (fcntl(2), F_NOTIFY; EINVAL of a kernel without
+/// it, or where the administrator has turned it off).
+pub(crate) fn signal_new_names(directory: BorrowedFd<'_>) -> Result<(), Errno> {
+    let names = DN_CREATE | DN_RENAME | DN_MULTISHOT;
+    // SAFETY: the call takes integers and touches no memory of ours.
+    let value = unsafe { libc::fcntl(directory.as_raw_fd(), libc::F_NOTIFY, names) };
+    check(libc::c_long::from(value)).map(drop)
+}
+
+/// Whether a mount stands on the path itself (statx(2), STATX_ATTR_MOUNT_ROOT of Linux 5.8; ENOSYS
+/// or ENOTSUP of an older kernel).
+pub(crate) fn is_mount_root(path: &Path) -> Result<bool, Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: `path` ends with a zero byte, and `found` has the size that the kernel writes at most.
+    let value = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, found.as_mut_ptr()) };
+    check(libc::c_long::from(value))?;
+    // SAFETY: all-zero was a valid value, and the kernel has written over it.
+    let found = unsafe { found.assume_init() };
+    let mount_root = libc::STATX_ATTR_MOUNT_ROOT as u64;
+    match found.stx_attributes_mask & mount_root {
+        0 => Err(Errno::ENOTSUP),
+        _ => Ok(found.stx_attributes & mount_root != 0),
+    }
+}
+
 /// Where a clone happened.
 #[derive(Debug)]
 pub(crate) enum Cloned {

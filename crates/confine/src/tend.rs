@@ -24,7 +24,6 @@ enum Event {
     Signal,
     LeaderGone,
     Mounts,
-    Names,
 }
 
 /// The running tree, as init sees it.
@@ -52,16 +51,19 @@ impl Tree<'_> {
             let Ok(events) = watch::wait(&self.sources(), self.patience()) else {
                 return (killed, EndReason::KilledFromOutside);
             };
-            let renamed = events.contains(&Event::Names)
-                && self.mounts.as_ref().is_some_and(MountWatch::hear_names);
-            if events.contains(&Event::Mounts) || renamed || self.lacks_mounts() {
-                self.mend();
-            }
             if events.contains(&Event::LeaderGone) {
                 return (killed, EndReason::LeaderGone);
             }
+            let mut renamed = false;
             while let Some(signal) = self.queue.next() {
-                self.pass_on(signal);
+                match signal {
+                    Signal::SIGIO => renamed = true,
+                    _ => self.pass_on(signal),
+                }
+            }
+            renamed &= self.mounts.as_ref().is_some_and(MountWatch::is_moved);
+            if events.contains(&Event::Mounts) || renamed || self.lacks_mounts() {
+                self.mend();
             }
         }
     }
@@ -73,9 +75,6 @@ impl Tree<'_> {
         }
         if let Some(mounts) = &self.mounts {
             sources.push(Source::changed(Event::Mounts, mounts.table()));
-            if let Some(names) = mounts.names() {
-                sources.push(Source::readable(Event::Names, names));
-            }
         }
         sources
     }

@@ -5,20 +5,21 @@
 //! Two things can happen to a mount. When another file is renamed over the one that it stands on,
 //! or that one is removed, the kernel drops the mount and tells by its table. When a directory is
 //! moved away, the mount goes along and nothing is told, so the directories above are watched too.
+//! They are watched by signal (fcntl(2), F_NOTIFY) and not by inotify(7): a process that ends with
+//! an inotify instance waits some 10 ms for the kernel to put it away before the rest of its
+//! namespace is killed, and a user has 128 instances only.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-
 use super::make;
 use crate::files::{Kind, Step, kind_of};
-use crate::sys::best_effort;
+use crate::sys;
 
 /// A mount that fell off.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,15 +34,17 @@ pub(crate) struct Fallen {
 #[derive(Debug)]
 pub(crate) struct MountWatch {
     table: File,
-    /// Changes of the names in the directories above; without it only the table tells.
-    names: Option<Inotify>,
+    /// The directories above; those that can't be watched are not among them, and what stands in
+    /// them is left to the table.
+    _above: Vec<File>,
     steps: Vec<Step>,
     /// What fell off and can't be made again as yet.
     fallen: Vec<Step>,
 }
 
 impl MountWatch {
-    /// Starts to watch; `None` where there is nothing to be watched, or no way to.
+    /// Starts to watch; `None` where there is nothing to be watched, or no way to. From here on a
+    /// name that is made or moved beside a mount is told by SIGIO to this process.
     pub(crate) fn open(steps: Vec<Step>) -> Option<MountWatch> {
         if steps.is_empty() {
             return None;
@@ -50,7 +53,7 @@ impl MountWatch {
         let table = File::open("/proc/self/mountinfo").ok()?;
         Some(MountWatch {
             table,
-            names: watch_names(&steps),
+            _above: watch_above(&steps),
             steps,
             fallen: Vec::new(),
         })
@@ -59,11 +62,6 @@ impl MountWatch {
     /// The descriptor to poll for an exceptional condition.
     pub(crate) fn table(&self) -> BorrowedFd<'_> {
         self.table.as_fd()
-    }
-
-    /// The descriptor to poll for something to read, if there is one.
-    pub(crate) fn names(&self) -> Option<BorrowedFd<'_>> {
-        self.names.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether something waits for its name to come back.
@@ -105,23 +103,12 @@ impl MountWatch {
         found
     }
 
-    /// Takes in what names changed; says whether a mount stands on any of them.
-    pub(crate) fn hear_names(&self) -> bool {
-        let mut concerned = false;
-        while let Some(Ok(events)) = self.names.as_ref().map(Inotify::read_events) {
-            concerned |= events.iter().any(|event| {
-                // Where some were lost, any may have been among them.
-                event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW)
-                    || self.stands_on(event.name.as_deref())
-            });
-        }
-        concerned
-    }
-
-    fn stands_on(&self, name: Option<&OsStr>) -> bool {
+    /// Whether a mount does not stand on its name any more; asked at each name that is made or moved
+    /// in the directories above, which may be many.
+    pub(crate) fn is_moved(&self) -> bool {
         self.steps
             .iter()
-            .any(|step| step.path().file_name() == name)
+            .any(|step| matches!(sys::is_mount_root(step.path()), Ok(false) | Err(_)))
     }
 
     /// The mount points of this namespace.
@@ -133,18 +120,20 @@ impl MountWatch {
     }
 }
 
-/// Watches the directories above all steps; `None` where the user has used up what there is.
-fn watch_names(steps: &[Step]) -> Option<Inotify> {
-    let names = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
+/// Watches the directories above all steps, as far as they can be read.
+fn watch_above(steps: &[Step]) -> Vec<File> {
     let parents: BTreeSet<&Path> = steps
         .iter()
         .filter_map(|step| step.path().parent())
         .collect();
-    for parent in parents {
-        // One that can't be read can't be watched; what stands in it is left to the table.
-        best_effort(names.add_watch(parent, AddWatchFlags::IN_MOVE | AddWatchFlags::IN_CREATE));
-    }
-    Some(names)
+    parents
+        .into_iter()
+        .filter_map(|parent| {
+            let directory = File::open(parent).ok()?;
+            sys::signal_new_names(directory.as_fd()).ok()?;
+            Some(directory)
+        })
+        .collect()
 }
 
 /// Makes a guard again; what stands there now may be of another kind than before.

@@ -385,6 +385,50 @@ fn what_somebody_outside_replaces_is_protected_again_and_told() {
     }
 }
 
+/// Init watched names by inotify(7), and when it ended it waited some 10 ms for the kernel to put the
+/// instance away, while the rest of its namespace lived on: each kill and each end took that long.
+#[test]
+fn init_holds_no_inotify_instance_that_its_end_would_wait_for() {
+    // /proc/PID/fd of a process that hides is for root alone.
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let place = Place::in_sight();
+    let policy = place.policy(WriteMode::Workspace);
+    let (mut running, _heard) = start_heard(User::Myself, &policy, "echo up; read go");
+    running.wait_for("up");
+    let jail = running.child.id();
+    let tree = descendants(jail);
+    assert!(tree.len() >= 3, "init, keeper and program: {tree:?}");
+    let inotify: Vec<(u32, PathBuf)> = tree
+        .iter()
+        .chain([&jail])
+        .flat_map(|&pid| {
+            let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+            entries.filter_map(move |entry| {
+                let target = fs::read_link(entry.unwrap().path()).ok()?;
+                target
+                    .ends_with("anon_inode:inotify")
+                    .then_some((pid, target))
+            })
+        })
+        .collect();
+    assert_eq!(inotify, []);
+    running.child.kill().unwrap();
+    running.finish();
+}
+
+/// All processes below one.
+fn descendants(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    tasks
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(|child| child.parse().unwrap())
+        .flat_map(|child: u32| [vec![child], descendants(child)].concat())
+        .collect()
+}
+
 #[test]
 fn a_link_in_the_place_of_what_is_protected_is_told_as_a_gap() {
     let place = Place::in_sight();
