@@ -200,6 +200,14 @@ fn a_hundred_items_and_a_hundred_creates_share_one_model() {
         let answer = client.answer(id);
         assert_eq!(answer["status"], "completed", "{answer}");
     }
+    // A conversation has 99 numbers for its creates; the hundredth is told so.
+    let spent = client.call(
+        "create_sub_agent",
+        json!({"summary": "one more", "task": "go"}),
+    );
+    assert_eq!(spent["success"], false, "{spent}");
+    let told = spent["error"].to_string();
+    assert!(told.contains("99"), "{spent}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ mod refused;
 mod results;
 mod scope;
 mod secrets;
+mod small_disk;
 mod storms;
 mod structure;
 mod stuck;
