@@ -147,10 +147,10 @@ def untruthful(ends, folder, number, answer):
     return faults
 
 
-def ends_of(home):
+def ends_of(workspace):
     """The statuses that the log tells of each agent."""
     ends = {}
-    for log in home.rglob("events.jsonl"):
+    for log in workspace.rglob("events.jsonl"):
         for event in map(json.loads, log.read_text().splitlines()):
             if event["event"] == "agent.ended":
                 ends.setdefault(event["agent"]["agent_id"], []).append(event["result"]["status"])
@@ -199,7 +199,7 @@ body = {{ temperature = 0, tool_choice = "required", parallel_tool_calls = false
             for thread in threads:
                 thread.join()
             took = time.monotonic() - start
-            delivered, untold, ends = 0, 0, ends_of(home)
+            delivered, untold, ends = 0, 0, ends_of(workspace)
             for number, task in enumerate(tasks, 1):
                 answer, seconds = results.get(number, ({}, 0))
                 folder = workspace / "out" / str(number)

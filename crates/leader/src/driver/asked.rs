@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use confine::probe::Probe;
 use confine::report::{Confinement, FilesystemGuard, NetworkReach, Rung};
 use protocol::config::RequiredRung;
 use protocol::confinement::{JobConfinement, NetworkMode, WriteMode};
@@ -20,7 +19,7 @@ pub(super) struct Asked {
     pub(super) highest: Rung,
     /// The delegated directory.
     pub(super) cgroup: Option<PathBuf>,
-    /// What is expected to stand: what was found at the start, or what the configuration names.
+    /// The rung that the configuration asks for.
     pub(super) rung: Rung,
     /// What it may reach of the network.
     pub(super) network: NetworkReach,
@@ -31,12 +30,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What is asked after a look at the machine; where that failed, the configuration's word.
-    pub(super) fn of(wanted: Wanted, found: Option<&Probe>, settings: &JobConfinement) -> Self {
-        let named = wanted.named();
+    /// What the configuration asks for.
+    pub(super) fn of(wanted: Wanted, settings: &JobConfinement) -> Self {
         let (network, command_network) = reach(settings.network);
         Asked {
-            rung: found.map_or(named, |found| found.confinement.rung.max(named)),
+            rung: wanted.asked(),
             require: wanted.require,
             highest: wanted.highest,
             cgroup: wanted.cgroup,
@@ -112,7 +110,7 @@ mod tests {
     #[test]
     fn what_is_enforced_stands_alone_where_it_is_what_was_asked() {
         let machine = found(Rung::Pidns);
-        let asked = Asked::of(wanted(None), Some(&machine), &JobConfinement::default());
+        let asked = Asked::of(wanted(None), &JobConfinement::default());
         assert_eq!(
             asked.beside(&machine.confinement, &no_caps()),
             json!({
@@ -125,25 +123,23 @@ mod tests {
     #[test]
     fn what_was_asked_stands_beside_where_it_differs() {
         let plain = JobConfinement::default();
-        let by_look = Asked::of(wanted(None), Some(&found(Rung::Pidns)), &plain);
+        let asked = Asked::of(wanted(None), &plain);
         let told = |asked: &Asked, rung| {
             asked.beside(&found(rung).confinement, &no_caps())["asked"].clone()
         };
-        assert_eq!(told(&by_look, Rung::Group), json!({"rung": "pidns"}));
-        assert_eq!(told(&by_look, Rung::Cgroup2), Value::Null);
-        let by_name = Asked::of(wanted(Some("/c")), Some(&found(Rung::Pidns)), &plain);
+        assert_eq!(told(&asked, Rung::Group), json!({"rung": "pidns"}));
+        assert_eq!(told(&asked, Rung::Cgroup2), Value::Null);
+        let by_name = Asked::of(wanted(Some("/c")), &plain);
         assert_eq!(told(&by_name, Rung::Pidns), json!({"rung": "cgroup2"}));
-        let blind = Asked::of(wanted(None), None, &plain);
-        assert_eq!(told(&blind, Rung::Group), json!({"rung": "subreaper"}));
         let mut alone = found(Rung::Pidns).confinement;
         alone.network = NetworkReach::Loopback;
         assert_eq!(
-            by_look.beside(&alone, &no_caps())["asked"],
+            asked.beside(&alone, &no_caps())["asked"],
             json!({"network": "full"})
         );
         let mut loose = found(Rung::Pidns).confinement;
         loose.filesystem = FilesystemGuard::PrivateMounts;
-        let told = by_look.beside(&loose, &no_caps())["asked"].clone();
+        let told = asked.beside(&loose, &no_caps())["asked"].clone();
         assert_eq!(told, json!({"filesystem": "workspace"}));
     }
 

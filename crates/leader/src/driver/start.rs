@@ -56,15 +56,12 @@ impl Driver {
         let programs = programs(&config);
         programs.check()?;
         let wanted = Wanted::of(&config.settings);
-        let mut look = Look::begin(&wanted, &programs);
+        let look = Look::begin(&wanted, &programs);
         close_dead_runs(&workspace).await;
         remove_old_runs(&workspace, config.settings.retention).await;
         let texts = texts(&config, &workspace)?;
-        // A machine that holds too little is refused before anything is made. Where nothing is
-        // required it can't be, and the rest of the start goes on beside the look.
-        if wanted.require > Rung::Group {
-            look = Look::Over(look.end().await?);
-        }
+        // A machine that holds too little is refused before anything is made.
+        let found = look.end().await?;
         let conversation = config.conversation.clone().unwrap_or_else(new_conversation);
         let run_dir = workspace.join(RUNS_DIR).join(conversation.as_str());
         make_run_dir(&workspace, &run_dir)?;
@@ -81,8 +78,7 @@ impl Driver {
         if let Err(error) = git_exclude::exclude(&workspace) {
             tracing::warn!(%error, "our folders could not be put into the repository's info/exclude");
         }
-        let found = look.end().await?;
-        let asked = Asked::of(wanted, found.as_ref(), &config.settings.job_confinement());
+        let asked = Asked::of(wanted, &config.settings.job_confinement());
         let measure = found.map(|found| word_of(found.confinement.rung));
         let info = ConversationInfo {
             conversation: conversation.clone(),
@@ -228,40 +224,39 @@ fn programs(config: &DriverConfig) -> Programs {
     Programs::around(config.worker_bin.as_deref(), &config.workspace, variable)
 }
 
-/// A look at what the machine holds, which takes some milliseconds.
+/// A look at what the machine holds, which takes some milliseconds: a process escapes and is killed.
+///
+/// Only who requires a rung has it, before anything is made. For all others the jail of each agent
+/// finds out by itself what can be had, and says so; the first one is what later ones are held to.
 enum Look {
-    /// It is under way, for an agent that requires so much.
+    /// Nothing is required.
+    NotNeeded,
+    /// It is under way, for agents that require so much.
     UnderWay(JoinHandle<Result<Probe, ProbeError>>, Rung),
-    /// This was found, if anything could be.
-    Over(Option<Probe>),
 }
 
 impl Look {
     /// Begins to try out what the machine holds. Needs a running tokio runtime.
     fn begin(wanted: &Wanted, programs: &Programs) -> Look {
+        if wanted.require == Rung::Group {
+            return Look::NotNeeded;
+        }
         let (jail, asked) = (programs.jail.clone(), wanted.clone());
         let looking = tokio::task::spawn_blocking(move || rung::find(&jail, &asked));
         Look::UnderWay(looking, wanted.require)
     }
 
-    /// What was found. Without an answer nothing is refused unless the configuration requires
-    /// something: each jail tells what it enforces all the same.
+    /// What was found, which is no less than what is required.
     async fn end(self) -> Result<Option<Probe>, StartError> {
-        let (looking, require) = match self {
-            Look::UnderWay(looking, require) => (looking, require),
-            Look::Over(found) => return Ok(found),
+        let Look::UnderWay(looking, require) = self else {
+            return Ok(None);
         };
         // A fault in the look itself is no answer either.
-        match looking.await.unwrap_or(Err(ProbeError::TooSlow)) {
-            Ok(found) => match rung::shortfall(require, &found) {
-                Some(short) => Err(StartError::Confinement(Box::new(short))),
-                None => Ok(Some(found)),
-            },
-            Err(error) if require == Rung::Group => {
-                tracing::warn!(%error, "what this machine holds could not be tried out");
-                Ok(None)
-            }
-            Err(error) => Err(StartError::Probe(error)),
+        let found = looking.await.unwrap_or(Err(ProbeError::TooSlow));
+        let found = found.map_err(StartError::Probe)?;
+        match rung::shortfall(require, &found) {
+            Some(short) => Err(StartError::Confinement(Box::new(short))),
+            None => Ok(Some(found)),
         }
     }
 }

@@ -27,12 +27,12 @@ impl Wanted {
         }
     }
 
-    /// The rung that is asked for in so many words: the required one, or a cgroup where a
-    /// directory for it is named and may be tried.
-    pub fn named(&self) -> Rung {
+    /// The rung that is asked for: the highest that may be tried, which is a cgroup only where a
+    /// directory for it is named.
+    pub fn asked(&self) -> Rung {
         match self.cgroup {
             Some(_) => self.highest,
-            None => self.require,
+            None => self.highest.min(Rung::Pidns).max(self.require),
         }
     }
 }
@@ -187,14 +187,18 @@ mod tests {
     }
 
     #[test]
-    fn a_named_directory_asks_for_its_rung_as_far_as_that_may_be_tried() {
-        let wanted = |cgroup: Option<&str>, highest| Wanted {
-            require: Rung::Subreaper,
-            highest,
-            cgroup: cgroup.map(PathBuf::from),
+    fn the_highest_rung_that_may_be_tried_is_asked_for_and_a_cgroup_where_one_is_named() {
+        let asked = |cgroup: Option<&str>, highest| {
+            let wanted = Wanted {
+                require: Rung::Subreaper,
+                highest,
+                cgroup: cgroup.map(PathBuf::from),
+            };
+            wanted.asked()
         };
-        assert_eq!(wanted(None, Rung::Cgroup2).named(), Rung::Subreaper);
-        assert_eq!(wanted(Some("/c"), Rung::Cgroup2).named(), Rung::Cgroup2);
-        assert_eq!(wanted(Some("/c"), Rung::Pidns).named(), Rung::Pidns);
+        assert_eq!(asked(None, Rung::Cgroup2), Rung::Pidns);
+        assert_eq!(asked(None, Rung::Subreaper), Rung::Subreaper);
+        assert_eq!(asked(Some("/c"), Rung::Cgroup2), Rung::Cgroup2);
+        assert_eq!(asked(Some("/c"), Rung::Pidns), Rung::Pidns);
     }
 }
