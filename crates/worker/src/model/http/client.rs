@@ -14,11 +14,11 @@ use reqwest::redirect::Policy;
 /// # Errors
 /// When the TLS library refuses its own configuration.
 pub fn client(address: &Url, connect: Duration) -> Result<reqwest::Client, reqwest::Error> {
-    let builder = builder(connect);
-    if is_loopback(address) {
-        builder.no_proxy().build()
-    } else {
-        builder.build()
+    match is_loopback(address) {
+        // Nothing leads from there to a server with a certificate, so that none need be trusted.
+        true if address.scheme() == "http" => builder(connect, Roots::None).no_proxy().build(),
+        true => builder(connect, Roots::BuiltIn).no_proxy().build(),
+        false => builder(connect, Roots::BuiltIn).build(),
     }
 }
 
@@ -32,20 +32,29 @@ pub fn client_to(
     addresses: &[SocketAddr],
     connect: Duration,
 ) -> Result<reqwest::Client, reqwest::Error> {
-    builder(connect)
+    builder(connect, Roots::BuiltIn)
         .no_proxy()
         .resolve_to_addrs(host, addresses)
         .build()
 }
 
-fn builder(connect: Duration) -> reqwest::ClientBuilder {
+/// Whose certificates are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Roots {
+    /// Nobody's.
+    None,
+    /// Those of the well-known authorities.
+    BuiltIn,
+}
+
+fn builder(connect: Duration, roots: Roots) -> reqwest::ClientBuilder {
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the module that the lint points everybody else to"
     )]
     let builder = reqwest::Client::builder();
     builder
-        .tls_backend_preconfigured(tls())
+        .tls_backend_preconfigured(tls(roots))
         .http1_only()
         .redirect(Policy::none())
         .referer(false)
@@ -58,9 +67,11 @@ fn builder(connect: Duration) -> reqwest::ClientBuilder {
 
 /// The provider is named, because with two of them in one program rustls would choose neither
 /// and panic.
-fn tls() -> rustls::ClientConfig {
+fn tls(wanted: Roots) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
-    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if wanted == Roots::BuiltIn {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
