@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use system_tests::ground::ORDINARY;
-use system_tests::{Ground, Rung, Serve, Turn, User, Workspace, on_each, run, tool_texts};
+use system_tests::{Ground, Rung, Serve, Turn, User, Workspace, on_each, run, tool_texts, until};
 
 const AGENTS: usize = 5;
+const BUDGET: Duration = Duration::from_secs(60);
 const DONE: &str = "tried everything that the script of this test told it to try";
 /// Of the system, for another one may lie where an unused user can't reach it.
 const PYTHON: &str = "/usr/bin/python3";
@@ -461,4 +462,45 @@ fn in_scope_no_agent_of_five_writes_anywhere_but_in_its_own() {
 #[test]
 fn in_workspace_what_five_agents_can_write_is_the_list_of_known_gaps() {
     on_each(&[Rung::Pidns], |ground| try_all(ground, "workspace"));
+}
+
+#[test]
+fn a_protected_name_that_is_replaced_from_outside_is_protected_again_and_an_event() {
+    on_each(&[Rung::Pidns], |ground| {
+        let workspace = Workspace::on(ground);
+        workspace.write(".mcp.json", "{}\n");
+        let wait = "touch ready; until [ -e go ]; do sleep 0.05; done; echo x > .mcp.json";
+        let turns = [Turn::command(wait), Turn::finish(DONE)];
+        workspace.script("default", &turns);
+        workspace.configure("");
+        let serve = Serve::start(&workspace);
+        let mut client = serve.connect();
+        client.call(
+            "create_sub_agent",
+            json!({"summary": "waits for a change", "task": "Wait.", "run_in_background": true}),
+        );
+        assert!(until(BUDGET, || workspace.join("ready").exists().then_some(())).is_some());
+        workspace.write("new.json", "{\"new\": 1}\n");
+        std::fs::rename(workspace.join("new.json"), workspace.join(".mcp.json")).unwrap();
+        let log = format!(".muster/runs/{}/events.jsonl", serve.conversation);
+        let path = workspace.join(".mcp.json").canonicalize().unwrap();
+        let replaced = || {
+            let text = workspace.read(&log);
+            let events = text
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok());
+            events
+                .filter(|event: &Value| event["event"] == "agent.name_replaced")
+                .map(|event| (event["path"].clone(), event["again"].clone()))
+                .collect::<Vec<_>>()
+        };
+        let told = until(BUDGET, || (!replaced().is_empty()).then_some(()));
+        assert!(told.is_some(), "{ground:?}");
+        assert_eq!(replaced(), [(json!(path), json!(true))], "{ground:?}");
+        workspace.write("go", "");
+        client.call("wait_sub_agents", json!({"timeout_seconds": 60}));
+        let texts = tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
+        assert!(texts[0].contains("Read-only file system"), "{texts:?}");
+        assert_eq!(workspace.read(".mcp.json"), "{\"new\": 1}\n", "{ground:?}");
+    });
 }

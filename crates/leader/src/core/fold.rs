@@ -174,6 +174,8 @@ fn take_record(agent: &mut FoldedAgent, record: Record) -> bool {
             agent.confinement = confinement;
             return true;
         }
+        // Of the past alone: it changes nothing about the agent.
+        Record::NameReplaced { .. } => return true,
         // The warning of it stands in the result; what is enforced, in the record before.
         Record::RungLost { .. } => return true,
         // So does what it used; the stop for it comes as a record of its own.

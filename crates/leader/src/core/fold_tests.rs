@@ -193,6 +193,11 @@ fn every_record_comes_back_from_its_line() {
         had: RequiredRung::Cgroup2,
         has: RequiredRung::Pidns,
     });
+    all.push(Record::NameReplaced {
+        agent: tag.clone(),
+        path: "/w/.git".to_owned(),
+        again: true,
+    });
     all.push(Record::Signalled {
         agent: tag,
         signal: LadderSignal::Term,
@@ -212,6 +217,7 @@ fn every_record_comes_back_from_its_line() {
         "agent.ended",
         "agent.idle",
         "agent.initialized",
+        "agent.name_replaced",
         "agent.queued",
         "agent.reported",
         "agent.resumed",

@@ -198,6 +198,15 @@ pub enum Input {
         /// Rung, kill and gaps, as results carry them.
         confinement: Value,
     },
+    /// The jail noted that somebody outside replaced a name that it guards.
+    NameReplaced {
+        /// Whose.
+        agent: TaskId,
+        /// The name.
+        path: String,
+        /// Whether it is protected again.
+        again: bool,
+    },
     /// The worker said `initialize`: its clock starts.
     Initialized {
         /// Whose.

@@ -151,6 +151,16 @@ pub enum Record {
         /// The rung that stands now.
         has: RequiredRung,
     },
+    /// Somebody outside replaced a name that its tree was kept from, or could write.
+    #[serde(rename = "agent.name_replaced")]
+    NameReplaced {
+        /// Whom.
+        agent: AgentTag,
+        /// The name, absolute; bytes that are no UTF-8 are replaced.
+        path: String,
+        /// Whether it is protected again.
+        again: bool,
+    },
     /// Its worker spoke; its clock runs.
     #[serde(rename = "agent.initialized")]
     Initialized {
@@ -263,6 +273,7 @@ impl Record {
             | Record::Queued { .. }
             | Record::Confined { .. }
             | Record::RungLost { .. }
+            | Record::NameReplaced { .. }
             | Record::Initialized { .. }
             | Record::Waiting { .. }
             | Record::Idle { .. }
@@ -288,6 +299,7 @@ impl Record {
             | Record::Running { agent, .. }
             | Record::Confined { agent, .. }
             | Record::RungLost { agent, .. }
+            | Record::NameReplaced { agent, .. }
             | Record::Initialized { agent }
             | Record::Waiting { agent }
             | Record::Idle { agent }

@@ -5,6 +5,7 @@
 //! stands in the log before what it allows is done.
 
 mod calls;
+mod guarded;
 mod inputs;
 mod life;
 mod pause;

@@ -44,6 +44,11 @@ impl State {
                 });
             }
             ChildEvent::Used(measure) => self.inputs.push_back(Input::Used { agent, measure }),
+            ChildEvent::Fallen(fallen) => self.inputs.push_back(Input::NameReplaced {
+                agent,
+                path: fallen.path.to_string_lossy().into_owned(),
+                again: fallen.again,
+            }),
             ChildEvent::Frame(frame) => self.frame(agent, frame),
             ChildEvent::NotReading => self.inputs.push_back(Input::Broke {
                 agent,

@@ -1,9 +1,11 @@
 //! Sorts out what a child prints: frames, lines of the jail, and junk.
 //!
 //! A line in the jail's name is believed only where the worker can't have written it: before the
-//! worker speaks, and at the very end.
+//! worker speaks, and at the very end. On stderr it notes names that were replaced from outside;
+//! the worker could write such a line as well, so that nothing but an event comes of it.
 
-use confine::report::{Ended, Failed, JailLine};
+use confine::limits::REBOUND_MAX;
+use confine::report::{Ended, Failed, Fallen, JailLine};
 use protocol::channel::INITIALIZE;
 use protocol::limits;
 use protocol::wire::{Frame, Line, LineSplitter};
@@ -11,12 +13,19 @@ use protocol::wire::{Frame, Line, LineSplitter};
 use crate::os::process::{ChildEnd, ChildEvent, WaitStatus};
 use crate::store::worker_log::WorkerLog;
 
+/// The longest line of stderr that is looked at, in bytes: a path and the words around it.
+const NOTE_BYTES_MAX: usize = 32 * 1024;
+/// How the jail's notes on stderr begin.
+const NOTE_START: &str = r#"{"jsonrpc":"2.0","method":"jail/"#;
+
 /// What the child printed, sorted out.
 #[derive(Debug)]
 pub(super) struct Output {
     splitter: LineSplitter,
     log: WorkerLog,
     phase: Phase,
+    notes: LineSplitter,
+    fallen_told: u32,
     jail_failed: Option<Failed>,
     jail_ended: Option<Ended>,
     junk_lines: u64,
@@ -40,6 +49,8 @@ impl Output {
             splitter: LineSplitter::default(),
             log,
             phase: Phase::Silent,
+            notes: LineSplitter::with_limit(NOTE_BYTES_MAX),
+            fallen_told: 0,
             jail_failed: None,
             jail_ended: None,
             junk_lines: 0,
@@ -47,9 +58,19 @@ impl Output {
         }
     }
 
-    /// Takes bytes of stderr.
-    pub(super) fn stderr(&mut self, bytes: &[u8]) {
+    /// Takes bytes of stderr and gives what the jail notes among them.
+    pub(super) fn stderr(&mut self, bytes: &[u8]) -> Vec<ChildEvent> {
         self.log.write(bytes);
+        let lines = self.notes.push(bytes);
+        let fallen: Vec<Fallen> = lines.iter().filter_map(fallen_in).collect();
+        let room = REBOUND_MAX.saturating_sub(self.fallen_told);
+        let told = fallen.len().min(room as usize);
+        self.fallen_told += u32::try_from(told).unwrap_or(room);
+        fallen
+            .into_iter()
+            .take(told)
+            .map(ChildEvent::Fallen)
+            .collect()
     }
 
     /// Takes bytes of stdout and gives what they complete.
@@ -167,6 +188,16 @@ impl Output {
     }
 }
 
+/// What a line of stderr notes. It may stand behind half a line of the worker's own.
+fn fallen_in(line: &Line) -> Option<Fallen> {
+    let Line::Whole(line) = line else { return None };
+    let text = std::str::from_utf8(line).ok()?;
+    match JailLine::parse(&text[text.find(NOTE_START)?..])? {
+        JailLine::Fallen(fallen) => Some(fallen),
+        JailLine::Started(_) | JailLine::Failed(_) | JailLine::Ended(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +224,28 @@ mod tests {
         let end = output.end(status);
         let log = fs::read_to_string(place.path().join("worker.log")).unwrap();
         Heard { events, end, log }
+    }
+
+    #[test]
+    fn what_the_jail_notes_on_stderr_is_heard_a_bounded_number_of_times() {
+        let place = tempfile::tempdir().unwrap();
+        let log = WorkerLog::create(&Dir::open(place.path()).unwrap(), Mask::default());
+        let mut output = Output::new(log);
+        let fallen = Fallen {
+            path: "/w/.git".into(),
+            again: true,
+        };
+        let line = JailLine::Fallen(fallen.clone()).to_line();
+        let (start, rest) = line.split_at(20);
+        assert!(output.stderr(b"half a line").is_empty());
+        assert!(output.stderr(start.as_bytes()).is_empty());
+        let heard = output.stderr(rest.as_bytes());
+        assert!(matches!(&heard[..], [ChildEvent::Fallen(it)] if *it == fallen));
+        let ended = format!("{ENDED}\n{}\n", line.trim_end().replace("true", "7"));
+        assert!(output.stderr(ended.as_bytes()).is_empty());
+        let many = output.stderr(line.repeat(100).as_bytes());
+        assert_eq!(many.len(), REBOUND_MAX as usize - 1);
+        assert!(output.stderr(line.as_bytes()).is_empty());
     }
 
     #[test]

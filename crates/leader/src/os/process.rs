@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use confine::report::{Ended, Failed, Started};
+use confine::report::{Ended, Failed, Fallen, Started};
 use confine::signal::{PidFd, Signal, SignalError};
 use protocol::ids::TaskId;
 use protocol::wire::Frame;
@@ -53,6 +53,8 @@ pub enum ChildEvent {
     Started(Box<Started>),
     /// Somebody looked at what its processes use.
     Used(Measure),
+    /// Somebody outside replaced a name that the jail guards; told a bounded number of times.
+    Fallen(Fallen),
     /// The worker said something that is a frame.
     Frame(Frame),
     /// The worker does not read what it is told; it is to be stopped.
@@ -269,7 +271,9 @@ async fn follow(mut child: Child, mut output: Output, ear: &Ear) -> ChildEnd {
             read = read_some(&mut stdout, &mut out) => {
                 ear.hear(output.stdout(&out[..read])).await;
             }
-            read = read_some(&mut stderr, &mut err) => output.stderr(&err[..read]),
+            read = read_some(&mut stderr, &mut err) => {
+                ear.hear(output.stderr(&err[..read])).await;
+            }
         }
     };
     let drain = async {
@@ -284,7 +288,7 @@ async fn follow(mut child: Child, mut output: Output, ear: &Ear) -> ChildEnd {
             if read == 0 {
                 break;
             }
-            output.stderr(&err[..read]);
+            ear.hear(output.stderr(&err[..read])).await;
         }
     };
     // What is still being written comes from a process that has no business any more.

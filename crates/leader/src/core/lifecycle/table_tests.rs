@@ -635,6 +635,14 @@ fn samples() -> Vec<(Record, &'static str)> {
             "it is held by less than its run was before",
         ),
         (
+            Record::NameReplaced {
+                agent: agent(),
+                path: "/w/.git".to_owned(),
+                again: true,
+            },
+            "somebody outside replaced a name that its jail guards",
+        ),
+        (
             Record::OverLimit {
                 agent: agent(),
                 excess: Excess {

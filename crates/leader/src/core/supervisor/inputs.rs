@@ -90,6 +90,11 @@ impl Supervisor {
             Input::Confined { agent, confinement } => {
                 self.with(&agent, |it, index| it.confined(index, confinement, effects));
             }
+            Input::NameReplaced { agent, path, again } => {
+                self.with(&agent, |it, index| {
+                    it.name_replaced(index, path, again, effects)
+                });
+            }
             Input::Initialized { agent } => {
                 self.with(&agent, |it, index| it.initialized(now_ms, index, effects));
             }
