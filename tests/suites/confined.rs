@@ -504,3 +504,51 @@ fn a_protected_name_that_is_replaced_from_outside_is_protected_again_and_an_even
         assert_eq!(workspace.read(".mcp.json"), "{\"new\": 1}\n", "{ground:?}");
     });
 }
+
+/// A result said `network: full` of an agent whose commands reached nothing, and only a log told how
+/// its commands were held.
+#[test]
+fn how_commands_are_held_is_told_beside_what_holds_their_worker() {
+    on_each(&[Rung::Cgroup2, Rung::Pidns, Rung::Subreaper], |ground| {
+        let workspace = Workspace::on(ground);
+        workspace.script("default", &[Turn::finish("had nothing to do and said so")]);
+        workspace.configure("[confinement]\nnetwork = \"model\"\n");
+        let ended = run(
+            workspace.command("leader").args(["run", "--json", "go"]),
+            Duration::from_secs(60),
+        );
+        assert_eq!(ended.code(), 0, "{ground:?} {ended:?}");
+        let result: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let told = &result["confinement"];
+        assert_eq!(told["network"], "full", "{ground:?} {told}");
+        let commands = told["commands"].clone();
+        let gaps = commands["gaps"].as_array().unwrap();
+        let expected = match ground.rung {
+            Rung::Cgroup2 | Rung::Pidns => {
+                json!({"held_by": "keeper", "rung": "pidns", "network": "loopback", "gaps": []})
+            }
+            _ => {
+                assert!(!gaps.is_empty(), "{ground:?} {told}");
+                json!({"held_by": "jail", "rung": "subreaper", "network": "nothing",
+                       "asked_network": "loopback", "gaps": gaps})
+            }
+        };
+        assert_eq!(commands, expected, "{ground:?}");
+        // The log tells the same, also to whoever reads it when the leader is gone.
+        let conversation = result_conversation(&workspace);
+        let log = workspace.read(&format!(".muster/runs/{conversation}/events.jsonl"));
+        let initialized = log
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .find(|record| record["event"] == "agent.initialized")
+            .unwrap();
+        assert_eq!(initialized["commands"], expected, "{ground:?}");
+    });
+}
+
+/// The one run of a workspace.
+fn result_conversation(workspace: &Workspace) -> String {
+    let mut runs = std::fs::read_dir(workspace.join(".muster/runs")).unwrap();
+    let run = runs.next().unwrap().unwrap();
+    run.file_name().into_string().unwrap()
+}

@@ -48,6 +48,55 @@ pub struct InitializeParams {
     pub protocol: String,
     /// The worker's own version.
     pub worker_version: String,
+    /// How its commands are held, if it has looked. What the leader itself enforces on the worker's
+    /// tree holds for them too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<CommandsHeld>,
+}
+
+/// How a worker holds the commands of its model: records and results carry it below
+/// `confinement.commands`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandsHeld {
+    /// `keeper`, `jail` or `process group`.
+    pub held_by: String,
+    /// The rung of each command's own tree.
+    pub rung: String,
+    /// What they reach of the network: `full`, `loopback` or `nothing`.
+    pub network: String,
+    /// What was asked for of it, where that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_network: Option<String>,
+    /// What does not hold, for people.
+    pub gaps: Vec<String>,
+}
+
+impl CommandsHeld {
+    /// Cuts what a broken worker could make too long for every record that carries it.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let words = [&mut self.held_by, &mut self.rung, &mut self.network];
+        let asked = self.asked_network.iter_mut();
+        for word in words.into_iter().chain(asked) {
+            cut(word, COMMANDS_WORD_BYTES_MAX);
+        }
+        self.gaps.truncate(COMMANDS_GAPS_MAX);
+        for gap in &mut self.gaps {
+            cut(gap, COMMANDS_GAP_BYTES_MAX);
+        }
+        self
+    }
+}
+
+/// Bytes of a word of [`CommandsHeld`].
+const COMMANDS_WORD_BYTES_MAX: usize = 32;
+/// Gaps of [`CommandsHeld`].
+const COMMANDS_GAPS_MAX: usize = 16;
+/// Bytes of each of them.
+const COMMANDS_GAP_BYTES_MAX: usize = 1_000;
+
+fn cut(text: &mut String, bytes_max: usize) {
+    text.truncate(text.floor_char_boundary(bytes_max));
 }
 
 /// Result of [`INITIALIZE`].

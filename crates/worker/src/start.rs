@@ -27,7 +27,9 @@ use crate::io::job::{read_job, set_aside};
 use crate::io::log::LogWriter;
 use crate::io::signals::Signals;
 use crate::io::{prompts, secrets, settings};
-use crate::run::begin::{Start, alone, first_messages, has, look_around, under_leader};
+use crate::run::begin::{
+    Start, alone, commands_network, first_messages, has, look_around, under_leader,
+};
 use crate::run::prepare::{Prepared, prepare};
 use crate::run::report::{Output, Reporter};
 use crate::run::result::{agent_result, tell_people};
@@ -249,7 +251,7 @@ async fn run_alone(
         &prepared.prompts,
         &ended,
         prepared.warnings,
-        keeping.told(),
+        keeping.told(commands_network(&spec)),
     );
     print_result(cli, &result, &mask)?;
     Ok(ended.exit_code())
@@ -304,7 +306,7 @@ fn dry_run(prepared: &Prepared, keeping: &Keeping) -> Result<u8, StartError> {
         "job": job.spec,
         "messages": first_messages(job, &prepared.prompts, &project),
         "tools": tools,
-        "commands": keeping.told(),
+        "commands": keeping.told(commands_network(&job.spec)),
         "warnings": warnings}))?;
     Ok(exit::SUCCESS)
 }

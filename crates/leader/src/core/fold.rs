@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use crate::core::rungs::hold_commands;
 use protocol::channel::FinishedParams;
 use protocol::ids::{ConversationId, TaskId};
 use protocol::job::JobSpec;
@@ -202,8 +203,11 @@ fn take_record(agent: &mut FoldedAgent, record: Record) -> bool {
         Record::Signalled {
             signal: LadderSignal::Term,
             ..
+        } => return agent.result.is_none(),
+        Record::Initialized { commands, .. } => {
+            hold_commands(&mut agent.confinement, commands);
+            return agent.result.is_none();
         }
-        | Record::Initialized { .. } => return agent.result.is_none(),
         Record::Unkillable { .. } => Event::Unkillable,
         Record::Ended { result, .. } => return take_end(agent, result),
         Record::NoticeDone { .. } => {

@@ -166,7 +166,10 @@ fn every_record_comes_back_from_its_line() {
             },
             Input::Pause,
             Input::Continue,
-            Input::Initialized { agent: task(1) },
+            Input::Initialized {
+                agent: task(1),
+                commands: None,
+            },
             Input::Asked { agent: task(1) },
             Input::Resume { agent: task(1) },
             Input::WentIdle {

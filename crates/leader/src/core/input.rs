@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use protocol::channel::{FinishedParams, ProgressParams};
+use protocol::channel::{CommandsHeld, FinishedParams, ProgressParams};
 use protocol::error::ToolError;
 use protocol::ids::TaskId;
 use protocol::job::JobSpec;
@@ -211,6 +211,8 @@ pub enum Input {
     Initialized {
         /// Whose.
         agent: TaskId,
+        /// How it holds its commands, if it said so.
+        commands: Option<CommandsHeld>,
     },
     /// Somebody looked at what its processes use.
     Used {

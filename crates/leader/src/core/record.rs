@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use protocol::channel::FinishedParams;
+use protocol::channel::{CommandsHeld, FinishedParams};
 use protocol::config::RequiredRung;
 use protocol::event::{EVENT_LOG_FORMAT, EventLine};
 use protocol::ids::{AgentId, ConversationId, RoleId, TaskId};
@@ -166,6 +166,9 @@ pub enum Record {
     Initialized {
         /// Whom.
         agent: AgentTag,
+        /// How it holds its commands, if it said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commands: Option<CommandsHeld>,
     },
     /// It waits for an answer.
     #[serde(rename = "agent.waiting")]
@@ -300,7 +303,7 @@ impl Record {
             | Record::Confined { agent, .. }
             | Record::RungLost { agent, .. }
             | Record::NameReplaced { agent, .. }
-            | Record::Initialized { agent }
+            | Record::Initialized { agent, .. }
             | Record::Waiting { agent }
             | Record::Idle { agent }
             | Record::Resumed { agent }

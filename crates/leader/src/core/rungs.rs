@@ -1,7 +1,8 @@
 //! Notices when an agent is held by less than this run was held by before.
 
+use protocol::channel::CommandsHeld;
 use protocol::config::RequiredRung;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The best rung that this run has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,10 +50,16 @@ impl Rungs {
     }
 }
 
+/// Puts how a worker holds its commands beside what its jail enforces.
+pub fn hold_commands(confinement: &mut Value, commands: Option<CommandsHeld>) {
+    if let (Value::Object(told), Some(commands)) = (confinement, commands) {
+        told.insert("commands".to_owned(), json!(commands));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn every_fall_below_the_best_is_told_and_a_rise_becomes_the_best() {

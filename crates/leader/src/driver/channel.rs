@@ -1,8 +1,8 @@
 //! What a worker's frames mean, and what it is answered.
 
 use protocol::channel::{
-    FINISHED, FinishedParams, INITIALIZE, InitializeParams, InitializeResult, PROGRESS, PROTOCOL,
-    ProgressParams, TOOLS_CALL, ToolsCallParams, same_major,
+    CommandsHeld, FINISHED, FinishedParams, INITIALIZE, InitializeParams, InitializeResult,
+    PROGRESS, PROTOCOL, ProgressParams, TOOLS_CALL, ToolsCallParams, same_major,
 };
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::TaskId;
@@ -133,6 +133,7 @@ impl State {
         };
         self.inputs.push_back(Input::Initialized {
             agent: agent.clone(),
+            commands: params.commands.map(CommandsHeld::bounded),
         });
         Ok(json!(result))
     }

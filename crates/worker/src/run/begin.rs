@@ -91,6 +91,7 @@ pub async fn under_leader(
         InitializeParams {
             protocol: PROTOCOL.to_owned(),
             worker_version: env!("CARGO_PKG_VERSION").to_owned(),
+            commands: Some(around.keeping.told(commands_network(&job.spec))),
         },
     );
     let answer = around.watch.race(hello, None, |_, _, _| Ok(())).await;
@@ -251,10 +252,15 @@ fn command_world(spec: &JobSpec) -> CommandWorld {
             .conversation
             .is_some()
             .then(|| spec.workspace.join(CACHE_DIR)),
-        network: match spec.confinement.network {
-            NetworkMode::Full => NetworkReach::Full,
-            NetworkMode::Model | NetworkMode::None => NetworkReach::Loopback,
-        },
+        network: commands_network(spec),
+    }
+}
+
+/// What commands are to reach of the network.
+pub fn commands_network(spec: &JobSpec) -> NetworkReach {
+    match spec.confinement.network {
+        NetworkMode::Full => NetworkReach::Full,
+        NetworkMode::Model | NetworkMode::None => NetworkReach::Loopback,
     }
 }
 

@@ -1,12 +1,13 @@
 //! The result object of a worker that ran alone, in the shape that a leader's callers get too.
 
+use protocol::channel::CommandsHeld;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::JobSpec;
 use protocol::result::{AgentResult, cut_middle};
 use protocol::stats::Usage;
 use protocol::status::{Status, StopReason};
 use protocol::text::Prompts;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::exit::Ended;
 use crate::io::deliverables;
@@ -21,7 +22,7 @@ pub fn agent_result(
     prompts: &Prompts,
     ended: &Ended,
     mut warnings: Vec<String>,
-    commands: Value,
+    commands: CommandsHeld,
 ) -> AgentResult {
     let status = ended.outcome.status();
     let found = deliverables::list(&job.workspace.join(&job.deliverables_dir));

@@ -654,7 +654,10 @@ fn samples() -> Vec<(Record, &'static str)> {
             "its processes use more than they may",
         ),
         (
-            Record::Initialized { agent: agent() },
+            Record::Initialized {
+                agent: agent(),
+                commands: None,
+            },
             "its worker spoke, its clock runs",
         ),
         (Record::Waiting { agent: agent() }, "it waits for an answer"),

@@ -1,6 +1,6 @@
 //! What each input means: which call or which agent it touches.
 
-use protocol::channel::FinishedParams;
+use protocol::channel::{CommandsHeld, FinishedParams};
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::TaskId;
 use protocol::status::StopReason;
@@ -11,7 +11,7 @@ use crate::core::ends;
 use crate::core::input::{ExitFacts, Input, ProcessIdentity, StopHow, Survivors};
 use crate::core::lifecycle::{Activity, Event, PendingStop, Report, State, StopCause};
 use crate::core::record::Record;
-use crate::core::rungs::Loss;
+use crate::core::rungs::{Loss, hold_commands};
 use crate::core::supervisor::life::Occasion;
 use crate::core::supervisor::{Closing, Supervisor};
 
@@ -95,8 +95,10 @@ impl Supervisor {
                     it.name_replaced(index, path, again, effects)
                 });
             }
-            Input::Initialized { agent } => {
-                self.with(&agent, |it, index| it.initialized(now_ms, index, effects));
+            Input::Initialized { agent, commands } => {
+                self.with(&agent, |it, index| {
+                    it.initialized(now_ms, index, commands, effects);
+                });
             }
             Input::Used { agent, measure } => {
                 self.with(&agent, |it, index| {
@@ -203,7 +205,13 @@ impl Supervisor {
         self.advance(now_ms, index, event, Occasion::default(), effects);
     }
 
-    fn initialized(&mut self, now_ms: u64, index: usize, effects: &mut Vec<Effect>) {
+    fn initialized(
+        &mut self,
+        now_ms: u64,
+        index: usize,
+        commands: Option<CommandsHeld>,
+        effects: &mut Vec<Effect>,
+    ) {
         let agent = self.roster.get_mut(index);
         let State::Live(activity) = agent.state else {
             return;
@@ -212,11 +220,12 @@ impl Supervisor {
             return;
         }
         agent.initialized = true;
+        hold_commands(&mut agent.confinement, commands.clone());
         if activity == Activity::Busy {
             agent.clock.run(now_ms);
         }
         let agent = agent.tag();
-        effects.push(log(Record::Initialized { agent }));
+        effects.push(log(Record::Initialized { agent, commands }));
         self.set_timer(index);
     }
 

@@ -98,7 +98,10 @@ fn started(mode: Mode) -> Supervisor {
         agent: task(1),
         process: process(),
     };
-    let initialized = Input::Initialized { agent: task(1) };
+    let initialized = Input::Initialized {
+        agent: task(1),
+        commands: None,
+    };
     for input in [create, spawned, initialized] {
         it.handle(0, input);
     }

@@ -233,7 +233,10 @@ impl Round {
             Some(State::Live(Activity::Waiting | Activity::Idle)) => Input::Resume { agent },
             Some(State::Stopping(_)) => self.exit(agent),
             _ => match self.random.below(5) {
-                0 | 1 => Input::Initialized { agent },
+                0 | 1 => Input::Initialized {
+                    agent,
+                    commands: None,
+                },
                 2 => Input::Reported {
                     agent,
                     report: report(self.random.chance(70), None),
@@ -255,7 +258,10 @@ impl Round {
                 agent,
                 confinement: serde_json::json!({"rung": "group"}),
             },
-            2 => Input::Initialized { agent },
+            2 => Input::Initialized {
+                agent,
+                commands: None,
+            },
             3 => Input::Reported {
                 agent,
                 report: report(self.random.chance(50), None),

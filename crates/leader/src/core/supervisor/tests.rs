@@ -57,6 +57,7 @@ impl Story {
         self.spawned(number);
         self.take(Input::Initialized {
             agent: task(number),
+            commands: None,
         });
         ticket
     }
@@ -217,7 +218,10 @@ fn a_blocking_create_is_logged_spawned_and_answered_at_its_end() {
         ["log agent.created", "log agent.starting", "spawn"]
     );
     assert_eq!(names(&story.spawned(1)), ["log agent.running"]);
-    let effects = story.take(Input::Initialized { agent: task(1) });
+    let effects = story.take(Input::Initialized {
+        agent: task(1),
+        commands: None,
+    });
     assert_eq!(names(&effects), ["log agent.initialized"]);
     story.now_ms += 12_345;
     assert_eq!(names(&story.reported(1, true)), ["log agent.reported"]);
@@ -363,7 +367,10 @@ fn the_queue_is_first_come_first_served_and_shows_places() {
     assert_eq!(names[names.len() - 2..], ["log agent.starting", "spawn"]);
     assert_eq!((place(&story, 2), place(&story, 3)), (None, Some(1)));
     story.spawned(2);
-    story.take(Input::Initialized { agent: task(2) });
+    story.take(Input::Initialized {
+        agent: task(2),
+        commands: None,
+    });
     let agent = story.it.agent(&task(2)).unwrap();
     assert_eq!(
         story.it.status(story.now_ms, agent).deadline_in_seconds,
@@ -1307,12 +1314,18 @@ fn late_and_foreign_inputs_change_nothing() {
         assert_eq!(names(&story.take(input.clone())), ["ignored"], "{input:?}");
     }
     for input in [
-        Input::Initialized { agent: task(1) },
+        Input::Initialized {
+            agent: task(1),
+            commands: None,
+        },
         Input::Confined {
             agent: task(1),
             confinement: serde_json::json!({"rung": "x"}),
         },
-        Input::Initialized { agent: task(9) },
+        Input::Initialized {
+            agent: task(9),
+            commands: None,
+        },
         Input::GiveUp { ticket: Ticket(99) },
         Input::TimerDue,
     ] {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use confine::keeper::Client;
-use confine::report::{Confinement, Rung};
+use confine::report::{Confinement, NetworkReach, Rung};
+use protocol::channel::CommandsHeld;
 use protocol::secret::Mask;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::control::Control;
 use super::kept::{Rungs, follow, start_by_jail};
@@ -53,7 +54,7 @@ impl Keeping {
         };
         let own = std::env::current_exe().unwrap_or_default();
         let path = jail_path(std::env::var_os(JAIL_VARIABLE), &own);
-        let keeping = match try_out(&path, highest).await {
+        match try_out(&path, highest).await {
             Ok(confinement) => Keeping::Jail {
                 path,
                 // Later commands are held as well as the first was, or are not started.
@@ -70,9 +71,7 @@ impl Keeping {
                     .collect::<Vec<_>>()
                     .join("; "),
             },
-        };
-        tracing::debug!(commands = %keeping.told(), "how commands are held");
-        keeping
+        }
     }
 
     /// What is missing, in one sentence for people; none where a command can leave nothing behind.
@@ -91,8 +90,9 @@ impl Keeping {
         }
     }
 
-    /// The same for records: what holds commands, the rung, and what it lacks.
-    pub fn told(&self) -> Value {
+    /// The same for records: what holds commands, the rung, what they reach of the network of what
+    /// they are to, and what is lacking.
+    pub fn told(&self, asked: NetworkReach) -> CommandsHeld {
         let (by, rung) = match self {
             // There is a keeper only where its namespaces are.
             Keeping::Keeper(_) => ("keeper", Rung::Pidns),
@@ -103,7 +103,26 @@ impl Keeping {
             Keeping::Jail { confinement, .. } => confinement.gaps.clone(),
             Keeping::Keeper(_) | Keeping::Group { .. } => self.gap().into_iter().collect(),
         };
-        json!({"held_by": by, "rung": rung, "gaps": gaps})
+        let network = self.reach(asked);
+        CommandsHeld {
+            held_by: by.to_owned(),
+            rung: rung.name().to_owned(),
+            network: network.name().to_owned(),
+            asked_network: (network != asked).then(|| asked.name().to_owned()),
+            gaps,
+        }
+    }
+
+    /// What commands reach of the network when they are to reach so much: a loopback of their own
+    /// takes a namespace, a filter of calls leaves nothing, and without a jail they reach what their
+    /// worker does.
+    fn reach(&self, asked: NetworkReach) -> NetworkReach {
+        match self {
+            Keeping::Keeper(_) => asked,
+            Keeping::Jail { confinement, .. } if confinement.rung >= Rung::Pidns => asked,
+            Keeping::Jail { .. } if asked < NetworkReach::Full => NetworkReach::Nothing,
+            Keeping::Jail { .. } | Keeping::Group { .. } => NetworkReach::Full,
+        }
     }
 }
 
@@ -169,6 +188,7 @@ fn said(output: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -209,8 +229,15 @@ mod tests {
         let gap = group.gap().unwrap();
         assert!(gap.ends_with(": there is no jail"), "{gap}");
         assert_eq!(
-            group.told(),
-            json!({"held_by": "process group", "rung": "group", "gaps": [gap]})
+            json!(group.told(NetworkReach::Full)),
+            json!({"held_by": "process group", "rung": "group", "network": "full", "gaps": [gap]})
         );
+        let asked = json!(group.told(NetworkReach::Loopback))["asked_network"].clone();
+        assert_eq!(asked, json!("loopback"));
+        assert!(matches!(
+            group.reach(NetworkReach::Loopback),
+            NetworkReach::Full
+        ));
+        assert_eq!(group.told(NetworkReach::Full).asked_network, None,);
     }
 }
