@@ -24,6 +24,92 @@ pub enum Behaviour {
     Silent,
     /// Answers with this status, content type and body.
     Fixed(u16, &'static str, String),
+    /// Gives the requests these replies in order, the last one for ever, and closes the connection
+    /// behind each.
+    Exact(Vec<Reply>),
+}
+
+/// A reply down to its bytes: head, body, and the places where it is slow.
+#[derive(Debug, Clone, Default)]
+pub struct Reply(Vec<Step>);
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// One packet, where the kernel lets us.
+    Send(Vec<u8>),
+    /// Lets the packet before it arrive alone.
+    Pause(Duration),
+    /// Says nothing more, and leaves the connection open.
+    Hold,
+}
+
+impl Reply {
+    /// A status line with the type of what follows; the body ends with the connection.
+    pub fn head(status: u16, kind: &str, more: &str) -> Self {
+        Reply::default().bytes(format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: close\r\n{more}\r\n"
+        ))
+    }
+
+    /// The head of an event stream.
+    pub fn stream() -> Self {
+        Reply::head(200, "text/event-stream", "")
+    }
+
+    /// A stream of these chunks and its last word.
+    pub fn chunks(chunks: &[Value]) -> Self {
+        Reply::stream()
+            .some_chunks(chunks)
+            .bytes("data: [DONE]\n\n")
+    }
+
+    /// A whole answer of JSON.
+    pub fn json(status: u16, body: &Value) -> Self {
+        Reply::head(status, "application/json", "").bytes(body.to_string())
+    }
+
+    /// Adds chunks of a stream.
+    #[must_use]
+    pub fn some_chunks(self, chunks: &[Value]) -> Self {
+        let text: String = chunks
+            .iter()
+            .map(|chunk| format!("data: {chunk}\n\n"))
+            .collect();
+        self.bytes(text)
+    }
+
+    /// Adds bytes.
+    #[must_use]
+    pub fn bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.0.push(Step::Send(bytes.into()));
+        self
+    }
+
+    /// Lets a moment pass, so that what follows comes in a packet of its own.
+    #[must_use]
+    pub fn pause(mut self, milliseconds: u64) -> Self {
+        self.0
+            .push(Step::Pause(Duration::from_millis(milliseconds)));
+        self
+    }
+
+    /// Says nothing more.
+    #[must_use]
+    pub fn hold(mut self) -> Self {
+        self.0.push(Step::Hold);
+        self
+    }
+
+    fn send(&self, writer: &mut TcpStream, stop: &AtomicBool) -> Option<()> {
+        for step in &self.0 {
+            match step {
+                Step::Send(bytes) => writer.write_all(bytes).ok()?,
+                Step::Pause(pause) => thread::sleep(*pause),
+                Step::Hold => until_stopped(stop),
+            }
+        }
+        Some(())
+    }
 }
 
 /// A running server; it stops when dropped.
@@ -130,12 +216,19 @@ fn converse(stream: TcpStream, behaviour: &Behaviour, log: &Log, stop: &AtomicBo
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let unbroken = "appending does not panic";
         log.heads.lock().expect(unbroken).push(head);
-        log.bodies.lock().expect(unbroken).push(body.clone());
+        let at = {
+            let mut bodies = log.bodies.lock().expect(unbroken);
+            bodies.push(body.clone());
+            bodies.len() - 1
+        };
         match behaviour {
             Behaviour::Silent => {
-                while !stop.load(Ordering::SeqCst) {
-                    thread::sleep(Duration::from_millis(20));
-                }
+                until_stopped(stop);
+                return None;
+            }
+            Behaviour::Exact(replies) => {
+                let reply = replies.get(at).or(replies.last())?;
+                reply.send(&mut writer, stop)?;
                 return None;
             }
             Behaviour::Fixed(status, kind, text) => respond(&mut writer, *status, kind, text)?,
@@ -150,6 +243,12 @@ fn converse(stream: TcpStream, behaviour: &Behaviour, log: &Log, stop: &AtomicBo
                 respond(&mut writer, 200, kind, &text)?;
             }
         }
+    }
+}
+
+fn until_stopped(stop: &AtomicBool) {
+    while !stop.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -29,6 +29,8 @@ mod looping;
 mod memory;
 mod model_headers;
 mod numbers;
+mod odd_answers;
+mod odd_files;
 mod peers;
 mod plain_work;
 mod project;
