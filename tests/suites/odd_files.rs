@@ -54,12 +54,21 @@ fn bytes(workspace: &Workspace, name: &str) -> Vec<u8> {
     std::fs::read(workspace.join(name)).unwrap()
 }
 
+/// A file, what it holds, the edit, and what it holds then.
+type Case = (
+    &'static str,
+    &'static [u8],
+    &'static str,
+    &'static str,
+    &'static [u8],
+);
+
 #[test]
 fn an_edit_leaves_every_other_byte_as_it_was() {
     // Reading showed LF where CRLF stood, and no edit ever matched; a mark that nobody sees did
     // the same to the first line; editors added a newline at the end; an edit of plain letters made
     // a thousand accented ones elsewhere in the file unreadable, unseen for a long time.
-    let files: [(&str, &[u8], &str, &str, &[u8]); 6] = [
+    let files: [Case; 6] = [
         (
             "crlf",
             b"a\r\nb\r\nc\r\n",
