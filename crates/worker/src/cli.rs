@@ -42,6 +42,15 @@ pub struct Cli {
         conflicts_with = "task_file"
     )]
     pub channel: Option<Channel>,
+    /// Go on where the job's earlier run without a leader stopped
+    ///
+    /// The conversation goes on from its journal; turns and time begin anew.
+    #[arg(
+        long,
+        requires = "job",
+        conflicts_with_all = ["task_file", "channel", "dry_run"]
+    )]
+    pub resume: bool,
     /// Ask the model that one line on stdin describes for a word, and say whether it answered
     #[arg(long, hide = true, group = "what", conflicts_with = "Alone")]
     pub check_model: bool,
@@ -135,9 +144,6 @@ pub struct Alone {
     /// Default: what is configured, else auto: the language of the task.
     #[arg(long, value_name = "LANG")]
     pub lang: Option<String>,
-    /// Go on where an earlier run stopped (not available in this version)
-    #[arg(long)]
-    pub resume: bool,
 }
 
 fn timeout_help() -> String {
@@ -215,9 +221,6 @@ impl Cli {
         if self.alone.agent.is_some() {
             return Err(later("--agent"));
         }
-        if self.alone.resume {
-            return Err(later("--resume"));
-        }
         if self.check_model {
             return Ok(Mode::CheckModel);
         }
@@ -294,6 +297,8 @@ mod tests {
             "worker --channel stdio --task-file a",
             "worker --job a --summary x",
             "worker --job a --channel stdio --dry-run",
+            "worker --task-file a --resume",
+            "worker --job a --channel stdio --resume",
             "worker --task-file a --agent-id 0",
             "worker --task-file a --max-turns 0",
             "worker --task-file a --timeout-seconds x",
@@ -313,10 +318,9 @@ mod tests {
             mode("worker --job a --channel stdio"),
             Ok(Mode::Leader(_))
         ));
-        for later in ["--agent x", "--resume"] {
-            let error = mode(&format!("worker --task-file a {later}")).unwrap_err();
-            assert!(error.message.contains("not available in this version"));
-        }
+        assert!(read("worker --job a --resume").unwrap().resume);
+        let error = mode("worker --task-file a --agent x").unwrap_err();
+        assert!(error.message.contains("not available in this version"));
     }
 
     #[test]

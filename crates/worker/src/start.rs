@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use confine::keeper::Client;
 use confine::report::Rung;
 use confine::shield::hide_this_process;
 use protocol::exit;
-use protocol::job::AGENT_DIR;
+use protocol::job::{AGENT_DIR, JOB_FILE};
 use protocol::result::AgentResult;
 use protocol::secret::Mask;
 use serde_json::json;
@@ -20,6 +20,7 @@ use tracing::level_filters::LevelFilter;
 use crate::check::check_model;
 use crate::cli::{Cli, Mode, OutputFormat};
 use crate::exit::StartError;
+use crate::io::again::go_on;
 use crate::io::channel::{open, take_standard_io};
 use crate::io::files::ensure_dir;
 use crate::io::hold::{Hold, refuse_ended};
@@ -30,7 +31,7 @@ use crate::io::{prompts, secrets, settings};
 use crate::run::begin::{
     Start, alone, commands_network, first_messages, has, look_around, under_leader,
 };
-use crate::run::prepare::{Prepared, prepare};
+use crate::run::prepare::{Prepared, new_task_id, prepare};
 use crate::run::report::{Output, Reporter};
 use crate::run::result::{agent_result, tell_people};
 use crate::run::toolbox::offered;
@@ -135,26 +136,13 @@ async fn run(
                 return dry_run(&prepared, &keeping);
             }
             let agent_dir = prepared.lay_out()?;
-            run_alone(cli, prepared, agent_dir, signals, keeping).await
+            let held = Hold::take(&agent_dir.join(JOB_FILE))?;
+            let code = run_alone(cli, prepared, agent_dir, signals, keeping).await;
+            drop(held);
+            code
         }
         (Mode::Job(path), _) | (Mode::Leader(path), None) => {
-            let (job, prompts, agent_dir) = take_job(&path)?;
-            let access = settings::model_of_job(&job.spec)?;
-            let web_key = settings::web_key_of(job.spec.web.as_ref())?;
-            let prepared = Prepared {
-                job,
-                prompts,
-                access,
-                web_key,
-                highest: highest_of_environment(),
-                warnings: Vec::new(),
-            };
-            let keeping = find_keeping(keeper, prepared.highest).await;
-            if cli.dry_run {
-                return dry_run(&prepared, &keeping);
-            }
-            make_ready(&agent_dir)?;
-            run_alone(cli, prepared, agent_dir, signals, keeping).await
+            job_alone(cli, &path, signals, keeper).await
         }
         (Mode::Leader(path), Some((input, output))) => {
             let (leader, events) = open(input, output)
@@ -185,6 +173,43 @@ async fn run(
     }
 }
 
+/// Runs a job without a leader, anew or on from where its earlier run stopped.
+async fn job_alone(
+    cli: &Cli,
+    path: &Path,
+    signals: Signals,
+    keeper: Inherited,
+) -> Result<u8, StartError> {
+    // Two workers in one folder would write over each other.
+    let held = (!cli.dry_run).then(|| Hold::take(path)).transpose()?;
+    let (mut job, prompts, agent_dir) = take_job(path)?;
+    let access = settings::model_of_job(&job.spec)?;
+    let web_key = settings::web_key_of(job.spec.web.as_ref())?;
+    if cli.resume {
+        go_on(&mut job.spec, &prompts, &agent_dir, new_task_id()?)?;
+    } else if !cli.dry_run {
+        make_ready(&agent_dir)?;
+    }
+    // The job file may be another one now.
+    let held_anew = cli.resume.then(|| Hold::take(&agent_dir.join(JOB_FILE)));
+    let held_anew = held_anew.transpose()?;
+    let prepared = Prepared {
+        job,
+        prompts,
+        access,
+        web_key,
+        highest: highest_of_environment(),
+        warnings: Vec::new(),
+    };
+    let keeping = find_keeping(keeper, prepared.highest).await;
+    if cli.dry_run {
+        return dry_run(&prepared, &keeping);
+    }
+    let code = run_alone(cli, prepared, agent_dir, signals, keeping).await;
+    drop((held, held_anew));
+    code
+}
+
 async fn find_keeping(keeper: Inherited, highest: Rung) -> Arc<Keeping> {
     let keeping = Arc::new(Keeping::find(keeper, highest).await);
     if let Some(gap) = keeping.gap() {
@@ -194,7 +219,7 @@ async fn find_keeping(keeper: Inherited, highest: Rung) -> Arc<Keeping> {
 }
 
 fn take_job(
-    path: &std::path::Path,
+    path: &Path,
 ) -> Result<(crate::io::job::Job, protocol::text::Prompts, PathBuf), StartError> {
     let job = read_job(path)?;
     let prompts = prompts::load(job.spec.language, job.spec.prompts_dir.as_deref())?;
@@ -206,7 +231,7 @@ fn take_job(
     Ok((job, prompts, agent_dir))
 }
 
-fn make_ready(agent_dir: &std::path::Path) -> Result<(), StartError> {
+fn make_ready(agent_dir: &Path) -> Result<(), StartError> {
     ensure_dir(agent_dir)
         .and_then(|()| set_aside(agent_dir))
         .map_err(|error| {

@@ -1,5 +1,6 @@
 //! Where the loop touches the system: clock, signals, files, the channel.
 
+pub mod again;
 pub mod channel;
 pub mod clock;
 pub mod deliverables;

@@ -193,6 +193,8 @@ impl Agent {
             Status::Running,
             self.prompts.action(ActionKind::Thinking, ""),
         );
+        let asked_ms = self.around.watch.now_ms();
+        let turn = self.machine.stats(self.around.watch.time()).turns + 1;
         loop {
             match self.ask_once(None).await? {
                 Err(error)
@@ -203,6 +205,8 @@ impl Agent {
                     if let Some(text) = &reply.content {
                         self.live.printed_anew(text);
                     }
+                    let took_ms = self.around.watch.now_ms().saturating_sub(asked_ms);
+                    self.around.reporter.answered(&reply, turn, took_ms);
                     return Ok(Input::Reply(reply));
                 }
             }
@@ -224,6 +228,7 @@ impl Agent {
             ..
         } = self;
         let within = around.watch.left();
+        let turn = machine.stats(around.watch.time()).turns + 1;
         let (conversation, saver) = around.record.split();
         let request = match &beside {
             None => ModelRequest {
@@ -248,6 +253,7 @@ impl Agent {
             live,
             reporter: &mut around.reporter,
             waiting: Some(prompts),
+            turn: beside.is_none().then_some(turn),
             ticks: 0,
         };
         let call = caught(model.complete(request, &mut sink));
@@ -282,6 +288,7 @@ impl Agent {
             ..
         } = self;
         let within = around.watch.left();
+        let begun_ms = around.watch.now_ms();
         let (conversation, saver) = around.record.split();
         let mut beside = Beside {
             machine,
@@ -290,6 +297,7 @@ impl Agent {
             live,
             reporter: &mut around.reporter,
             waiting: None,
+            turn: None,
             ticks: 0,
         };
         let results = around
@@ -298,6 +306,8 @@ impl Agent {
                 beside.happened(aside, time, now_ms)
             })
             .await?;
+        let took_ms = self.around.watch.now_ms().saturating_sub(begun_ms);
+        self.around.reporter.done(&results, turn, took_ms);
         if let Some(result) = results.last() {
             self.live.printed_anew(&result.content);
         }

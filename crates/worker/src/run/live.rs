@@ -61,6 +61,8 @@ pub(super) struct Beside<'a> {
     pub(super) reporter: &'a mut Reporter,
     /// Texts, while a model is waited for.
     pub(super) waiting: Option<&'a Prompts>,
+    /// The turn whose text comes, where it is for people.
+    pub(super) turn: Option<u64>,
     pub(super) ticks: u32,
 }
 
@@ -75,6 +77,9 @@ impl Beside<'_> {
             Aside::Model(ModelEvent::Sent { .. }) => self.live.tail.clear(),
             Aside::Model(ModelEvent::Text(text)) => {
                 self.live.printed(&text);
+                if let Some(turn) = self.turn {
+                    self.reporter.text(&text, turn);
+                }
                 self.progress(time);
             }
             Aside::Model(ModelEvent::Retry {

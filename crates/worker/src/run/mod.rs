@@ -7,6 +7,7 @@ mod live;
 pub mod prepare;
 pub mod report;
 pub mod result;
-pub mod surroundings;
+pub mod steps;
+mod surroundings;
 pub mod toolbox;
 pub mod watch;

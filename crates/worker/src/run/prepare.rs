@@ -136,7 +136,7 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, StartError> {
         conversation: None,
         sub_conversation_id: new_id("conv_", ConversationId::new)?,
         agent_id,
-        task_id: new_id("sub_", TaskId::new)?,
+        task_id: new_task_id()?,
         role_id: None,
         display_name: prompts.display_name(None, agent_id),
         summary,
@@ -182,6 +182,14 @@ fn rung_of(word: RequiredRung) -> Rung {
         RequiredRung::Pidns => Rung::Pidns,
         RequiredRung::Cgroup2 => Rung::Cgroup2,
     }
+}
+
+/// The id of a run that begins.
+///
+/// # Errors
+/// When none can be made.
+pub fn new_task_id() -> Result<TaskId, StartError> {
+    new_id("sub_", TaskId::new)
 }
 
 fn new_id<T, E: std::fmt::Display>(

@@ -11,8 +11,11 @@ use protocol::secret::Mask;
 use protocol::stats::Stats;
 use serde_json::json;
 
+use crate::core::turn::CallResult;
 use crate::exit::StopCause;
 use crate::io::channel::Leader;
+use crate::model::ModelReply;
+use crate::run::steps::{Streamed, answered, done};
 
 /// One line for people, in characters.
 const LINE_CHARS_MAX: usize = 160;
@@ -33,6 +36,8 @@ pub struct Reporter {
     pub leader: Option<Leader>,
     /// What nobody is told.
     pub mask: Mask,
+    /// What people have not seen yet of an answer that is coming.
+    pub streamed: Streamed,
 }
 
 impl std::fmt::Debug for Reporter {
@@ -59,7 +64,6 @@ impl Reporter {
         if text.is_empty() {
             return Ok(());
         }
-        self.tell_people(&format!("turn {turn}: {text}"));
         if let Some(leader) = &self.leader {
             leader.notify_spare(
                 OUTPUT,
@@ -90,11 +94,38 @@ impl Reporter {
         self.line(json!({"event": "action", "turn": turn, "action": action}))
     }
 
+    /// A piece of an answer came.
+    pub fn text(&mut self, piece: &str, turn: u64) {
+        if self.people.is_none() {
+            return;
+        }
+        for line in self.streamed.push(piece) {
+            self.tell_people(&format!("turn {turn}: {line}"));
+        }
+    }
+
+    /// The answer is whole; it took so long.
+    pub(super) fn answered(&mut self, reply: &ModelReply, turn: u64, took_ms: u64) {
+        for line in self
+            .streamed
+            .end(reply.content.as_deref().unwrap_or_default())
+        {
+            self.tell_people(&format!("turn {turn}: {line}"));
+        }
+        self.tell_people(&format!("turn {turn}: {}", answered(took_ms, reply.usage)));
+    }
+
+    /// Calls that ran side by side have ended.
+    pub(super) fn done(&mut self, results: &[CallResult], turn: u64, took_ms: u64) {
+        self.tell_people(&format!("turn {turn}: {}", done(took_ms, results)));
+    }
+
     /// A model request failed and is sent again.
     ///
     /// # Errors
     /// When the program that reads the stream has gone.
     pub fn retry(&mut self, attempt: u32, why: &str, pause: Duration) -> Result<(), StopCause> {
+        self.streamed.forget();
         let seconds = pause.as_secs_f64();
         self.tell_people(&format!(
             "model request {attempt} failed: {why}; again in {seconds:.1} s"

@@ -336,3 +336,142 @@ fn a_recorded_conversation_is_replayed_with_its_tools() {
     assert_eq!(second.messages[2..], first.messages[2..]);
     assert_eq!(second.result, first.result);
 }
+
+#[test]
+fn a_run_that_was_broken_off_goes_on_from_its_journal() {
+    // Killed in the middle of a call: the call is answered, what was done is not done again, and a
+    // second worker keeps away while the first lives.
+    let wait = json!({"command": "exec 9>alive; echo >&9; sleep 600"});
+    let first = |text: &str, name: &str, arguments: Value| json!({"text": text, "tool_calls": [{"name": name, "arguments": arguments}]});
+    let place = Place::new(json!([
+        first(
+            "I write.",
+            "write_file",
+            json!({"file_path": "out/a", "content": "x", "append": true})
+        ),
+        first("I wait.", "run_command", wait),
+    ]));
+    let mut alive = crate::harness::Alive::new(&place.path("ws/alive"));
+    let mut worker = Place::start(&mut place.run());
+    alive.wait_for_holder();
+    let job = place.own_file("job.json");
+    let resume = || {
+        let mut command = place.worker();
+        command.arg("--job").arg(&job).arg("--resume");
+        command.output().unwrap()
+    };
+    let refused = resume();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("held by another process"));
+    worker.signal(nix::sys::signal::Signal::SIGKILL);
+    worker.end();
+    alive.wait_for_nobody();
+    let before = place.conversation();
+    // Of a script the replies go by the answers so far.
+    place.script(json!([{"text": "never"}, {"text": "never"}, finishes(true)]));
+    let output = resume();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let after = place.conversation();
+    assert_paired(&after);
+    assert_ne!(after.task_id, before.task_id);
+    assert_eq!(after.created_at, before.created_at);
+    assert_eq!(after.stats.turns, 1, "counted anew");
+    let said: Vec<Option<&str>> = after
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::Assistant)
+        .map(|message| message.content.as_deref())
+        .collect();
+    assert_eq!(said[..2], [Some("I write."), Some("I wait.")]);
+    assert_eq!(said.len(), 3);
+    assert_eq!(
+        std::fs::read_to_string(place.path("ws/out/a")).unwrap(),
+        "x"
+    );
+    let spec: Value = serde_json::from_str(&std::fs::read_to_string(&job).unwrap()).unwrap();
+    assert_eq!(spec["attempt"], 2);
+    assert_eq!(spec["resumes"], json!(before.task_id));
+    // What was completed is not gone on with.
+    let refused = resume();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("was completed"),
+        "{}",
+        stderr(&refused)
+    );
+    assert_eq!(place.conversation(), after);
+}
+
+#[test]
+fn what_has_no_journal_or_belongs_to_a_leader_is_not_gone_on_with() {
+    let place = Place::new(json!([{"text": "x", "delay_ms": 600_000}]));
+    let output = place.run().arg("--timeout-seconds=1").output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    let job = place.own_file("job.json");
+    let spec = std::fs::read_to_string(&job).unwrap();
+    let refused = |why: &str| {
+        let mut command = place.worker();
+        let output = command
+            .arg("--job")
+            .arg(&job)
+            .arg("--resume")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    };
+    let mut led: Value = serde_json::from_str(&spec).unwrap();
+    led["conversation"] = json!("conv_00000009");
+    std::fs::write(&job, led.to_string()).unwrap();
+    refused("leader resume 1");
+    std::fs::write(&job, &spec).unwrap();
+    std::fs::remove_file(place.own_file("journal.jsonl")).unwrap();
+    refused("nothing to go on with");
+    assert_eq!(std::fs::read_to_string(&job).unwrap(), spec);
+}
+
+#[test]
+fn each_step_is_shown_as_it_happens_and_plain() {
+    // Text as it comes, the call in short, what it took and what came of it; no escape codes
+    // where nobody looks at a terminal.
+    let place = Place::new(json!([
+        {"text": "I look at it.\nThen \u{1b}[31mI write.", "tool_calls": [
+            {"name": "read_file", "arguments": {"path": "gone.md"}},
+            {"name": "run_command", "arguments": {"command": "printf abc"}}],
+         "usage": {"prompt": 120, "completion": 30}},
+        finishes(true),
+    ]));
+    let output = place.run().arg("--lang=en").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let shown = stderr(&output);
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    let steps: Vec<String> = shown
+        .lines()
+        .filter_map(|line| line.strip_prefix("turn 1: ").map(without_seconds))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            "I look at it.",
+            "Then \u{fffd}[31mI write.",
+            "answered in # s, 120 tokens in, 30 out",
+            "reading gone.md",
+            "failed in # s: no file `gone.md`",
+            "running printf abc",
+            "done in # s: [exit code 0; 3 bytes of output]",
+        ],
+        "{shown}"
+    );
+}
+
+/// The line with its time taken out.
+fn without_seconds(line: &str) -> String {
+    match line.split_once(" in ").zip(line.split_once(" s")) {
+        Some(((before, _), (_, after)))
+            if before == "answered" || before == "done" || before == "failed" =>
+        {
+            format!("{before} in # s{after}")
+        }
+        _ => line.to_owned(),
+    }
+}

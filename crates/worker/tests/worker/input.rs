@@ -120,7 +120,7 @@ fn a_command_line_that_does_not_fit_is_refused() {
         (&["--timeout-seconds=3601"], &["1 to 3600"]),
         (&["--summary="], &["--summary has 0 characters"]),
         (&["--agent=researcher"], &["not available in this version"]),
-        (&["--resume"], &["not available in this version"]),
+        (&["--resume"], &["--job"]),
         (&["--lang=fr"], &["fr", "zh"]),
         (&["--max-turn=3"], &["--max-turns"]),
         (&["--channel=stdio"], &["--job"]),
