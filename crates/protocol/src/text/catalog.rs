@@ -68,15 +68,14 @@ pub(super) const FILES: &[PromptFile] = files!(
 
 /// Cuts the content of [`PHRASES`] into its sections: a line `## key`, then the text. What stands
 /// before the first section belongs to no text.
-pub(super) fn sections(content: &str) -> Vec<(&str, String)> {
-    let mut sections: Vec<(&str, String)> = Vec::new();
-    for line in content.lines() {
-        if let Some(key) = line.strip_prefix("## ") {
-            sections.push((key.trim(), String::new()));
-        } else if let Some((_, text)) = sections.last_mut() {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    sections
+pub(super) fn sections(content: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pieces = content.split("\n## ").enumerate();
+    let sections = pieces.filter_map(|(at, piece)| match at {
+        0 => piece.strip_prefix("## "),
+        _ => Some(piece),
+    });
+    sections.map(|section| {
+        let (key, text) = section.split_once('\n').unwrap_or((section, ""));
+        (key.trim(), text)
+    })
 }

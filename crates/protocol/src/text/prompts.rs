@@ -74,25 +74,18 @@ fn did_you_mean(near: Option<&str>) -> String {
 #[derive(Debug, Clone)]
 pub struct Prompts {
     language: Language,
-    /// By file name, or `phrases.md#section`.
-    texts: BTreeMap<String, Template>,
+    /// The user's own, by file name, or `phrases.md#section`. A built-in text is cut when it is
+    /// asked for: a process says a few of them, and each start would pay for all.
+    own: BTreeMap<String, Template>,
 }
 
 impl Prompts {
     /// The texts that are built in.
     pub fn builtin(language: Language) -> Self {
-        let mut texts = BTreeMap::new();
-        for file in FILES {
-            let content = file.content(language);
-            if file.name == PHRASES {
-                for (key, text) in sections(content) {
-                    texts.insert(phrase_name(key), Template::parse(&text));
-                }
-            } else {
-                texts.insert(file.name.to_owned(), Template::parse(content));
-            }
+        Prompts {
+            language,
+            own: BTreeMap::new(),
         }
-        Prompts { language, texts }
     }
 
     /// The built-in texts with some files replaced. `files` maps names as in [`Prompts::names`]
@@ -123,7 +116,7 @@ impl Prompts {
             if name == PHRASES {
                 let content = content.trim_start_matches('\u{feff}');
                 for (key, text) in sections(content) {
-                    prompts.replace_phrase(key, &text)?;
+                    prompts.replace_phrase(key, text)?;
                 }
             } else {
                 prompts.replace(name.clone(), Template::parse(content))?;
@@ -144,11 +137,9 @@ impl Prompts {
 
     fn replace_phrase(&mut self, key: &str, text: &str) -> Result<(), TextError> {
         let name = phrase_name(key);
-        if !self.texts.contains_key(&name) {
-            let known = self
-                .texts
-                .keys()
-                .filter_map(|known| known.strip_prefix(PHRASES)?.strip_prefix('#'));
+        if builtin(self.language, &name).is_none() {
+            let phrases = content(self.language, PHRASES).unwrap_or_default();
+            let known = sections(phrases).map(|(known, _)| known);
             return Err(TextError::UnknownSection {
                 name: PHRASES.to_owned(),
                 section: key.to_owned(),
@@ -162,7 +153,7 @@ impl Prompts {
         if text.is_empty() {
             return Err(TextError::Empty { name });
         }
-        if let Some(builtin) = self.texts.get(&name) {
+        if let Some(builtin) = builtin(self.language, &name) {
             let (wanted, found) = (builtin.slots(), text.slots());
             if let Some(placeholder) = found.difference(&wanted).next() {
                 return Err(TextError::UnknownPlaceholder {
@@ -178,16 +169,18 @@ impl Prompts {
                 });
             }
         }
-        self.texts.insert(name, text);
+        self.own.insert(name, text);
         Ok(())
     }
 
     /// A file's text with values put in; empty for a name that is no file.
     pub(super) fn file(&self, name: &str, values: &[(&str, &str)]) -> String {
-        self.texts
-            .get(name)
-            .map(|text| text.fill(values))
-            .unwrap_or_default()
+        match self.own.get(name) {
+            Some(text) => text.fill(values),
+            None => builtin(self.language, name)
+                .map(|text| text.fill(values))
+                .unwrap_or_default(),
+        }
     }
 
     /// A section of `phrases.md` with values put in.
@@ -195,9 +188,36 @@ impl Prompts {
         self.file(&phrase_name(key), values)
     }
 
+    /// All of them.
     #[cfg(test)]
-    pub(super) fn texts(&self) -> &BTreeMap<String, Template> {
-        &self.texts
+    pub(super) fn texts(&self) -> BTreeMap<String, Template> {
+        let phrases = content(self.language, PHRASES).unwrap();
+        let files = Prompts::names().filter(|name| *name != PHRASES);
+        let names = files
+            .map(str::to_owned)
+            .chain(sections(phrases).map(|(key, _)| phrase_name(key)));
+        let text = |name: &String| match self.own.get(name) {
+            Some(text) => text.clone(),
+            None => builtin(self.language, name).unwrap(),
+        };
+        names.map(|name| (name.clone(), text(&name))).collect()
+    }
+}
+
+/// What a file holds.
+fn content(language: Language, name: &str) -> Option<&'static str> {
+    let file = FILES.iter().find(|file| file.name == name)?;
+    Some(file.content(language))
+}
+
+/// A built-in text by its name, as [`Prompts::file`] has it. [`PHRASES`] itself is none.
+fn builtin(language: Language, name: &str) -> Option<Template> {
+    match name.split_once('#') {
+        Some((file, key)) => sections(content(language, file)?)
+            .find(|(known, _)| *known == key)
+            .map(|(_, text)| Template::parse(text)),
+        None if name == PHRASES => None,
+        None => content(language, name).map(Template::parse),
     }
 }
 
