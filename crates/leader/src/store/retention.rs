@@ -11,7 +11,7 @@ use protocol::config::RetentionSettings;
 use protocol::ids::ConversationId;
 
 use crate::os::files::Dir;
-use crate::store::log::{LOG_FILE, LogError, RunLock, read};
+use crate::store::log::{LOG_FILE, LogError, RunLock, read_until};
 use crate::store::recover::{RUNS_DIR, has_ended};
 
 /// Runs that one start of a leader removes, oldest first; the rest waits for the next start.
@@ -138,7 +138,8 @@ fn holder() -> String {
 /// # Errors
 /// When its log can't be read or it can't be removed.
 pub fn remove_if_nobody_ran(run_dir: &Path) -> Result<bool, LogError> {
-    let log = read(run_dir)?;
+    // The log of a long run is not read for its first lines.
+    let log = read_until(run_dir, |run| !run.agents.is_empty())?;
     if !log.run.ended || !log.run.agents.is_empty() || log.foreign_lines > 0 {
         return Ok(false);
     }

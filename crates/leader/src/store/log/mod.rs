@@ -13,4 +13,4 @@ pub use error::LogError;
 pub use lock::{LOCK_FILE, RunLock};
 pub use mend::TORN_FILE;
 pub use open::{APPENDS_WAITING_MAX, EventLog, Observer, Opened, Pending};
-pub use read::{LOG_FILE, ReadLog, read};
+pub use read::{LOG_FILE, ReadLog, read, read_until};

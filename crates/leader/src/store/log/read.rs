@@ -37,15 +37,23 @@ pub struct ReadLog {
 /// # Errors
 /// When the file is there and can't be read.
 pub fn read(dir: &Path) -> Result<ReadLog, LogError> {
+    read_until(dir, |_| false)
+}
+
+/// As [`read`], but no further than to the event with which it is enough.
+///
+/// # Errors
+/// When the file is there and can't be read.
+pub fn read_until(dir: &Path, is_enough: impl Fn(&FoldedRun) -> bool) -> Result<ReadLog, LogError> {
     let path = dir.join(LOG_FILE);
     match File::open(&path) {
-        Ok(file) => read_lines(file).map_err(|error| LogError::io("read", &path, error)),
+        Ok(file) => read_lines(file, is_enough).map_err(|error| LogError::io("read", &path, error)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ReadLog::default()),
         Err(error) => Err(LogError::io("open", &path, error)),
     }
 }
 
-fn read_lines(file: File) -> io::Result<ReadLog> {
+fn read_lines(file: File, is_enough: impl Fn(&FoldedRun) -> bool) -> io::Result<ReadLog> {
     let mut reader = BufReader::new(file);
     let mut found = ReadLog::default();
     let mut line = Vec::new();
@@ -68,6 +76,9 @@ fn read_lines(file: File) -> io::Result<ReadLog> {
         match event {
             Some(event) => take_event(&mut found, &event),
             None => found.foreign_lines += 1,
+        }
+        if is_enough(&found.run) {
+            return Ok(found);
         }
     }
 }

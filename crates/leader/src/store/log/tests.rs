@@ -84,6 +84,16 @@ fn what_was_appended_is_numbered_and_read_back() {
 }
 
 #[test]
+fn no_more_is_read_than_is_wanted() {
+    let dir = TempDir::new().unwrap();
+    two_lines(dir.path());
+    let found = read_until(dir.path(), |run| run.workspace.is_some()).unwrap();
+    assert_eq!((found.last_seq, found.run.stopping), (1, None));
+    let found = read_until(dir.path(), |run| run.ended).unwrap();
+    assert_eq!(found, read(dir.path()).unwrap());
+}
+
+#[test]
 fn no_log_is_an_empty_log() {
     let dir = TempDir::new().unwrap();
     assert_eq!(read(dir.path()).unwrap(), ReadLog::default());
@@ -422,20 +432,34 @@ fn nothing_is_promised_after_a_failed_sync() {
     assert_eq!(file.0.lock().unwrap().deeds, [Deed::Append(1), Deed::Sync]);
 }
 
-#[test]
-fn the_last_lines_are_synced_when_the_log_is_closed() {
+/// What a writer does that is given these records one after another, and then closed.
+fn deeds_of(records: Vec<Record>) -> Vec<Deed> {
     let file = FakeFile::default();
-    let (appends, waiting) = mpsc::channel(8);
-    let (done, _gone) = oneshot::channel();
-    let lazy = Append {
-        record: stopping(),
-        ts: TS.to_owned(),
-        done,
-    };
-    assert!(appends.blocking_send(lazy).is_ok());
+    let mut writer = writer(&file);
+    for record in records {
+        write(&mut writer, vec![record]);
+    }
+    let (appends, waiting) = mpsc::channel(1);
     drop(appends);
-    writer(&file).run(waiting);
-    assert_eq!(file.0.lock().unwrap().deeds, [Deed::Append(1), Deed::Sync]);
+    writer.run(waiting);
+    std::mem::take(&mut file.0.lock().unwrap().deeds)
+}
+
+#[test]
+fn the_last_lines_are_synced_when_the_log_is_closed_unless_they_were() {
+    let (lazy, synced) = (|| *stopping(), || *started());
+    assert_eq!(deeds_of(vec![lazy()]), [Deed::Append(1), Deed::Sync]);
+    assert_eq!(deeds_of(vec![synced()]), [Deed::Append(1), Deed::Sync]);
+    assert_eq!(
+        deeds_of(vec![lazy(), synced()]),
+        [Deed::Append(1), Deed::Append(1), Deed::Sync]
+    );
+    assert_eq!(
+        deeds_of(vec![synced(), lazy()]),
+        [Deed::Append(1), Deed::Sync, Deed::Append(1), Deed::Sync]
+    );
+    // What was found in the file may have come there without a sync.
+    assert_eq!(deeds_of(vec![]), [Deed::Sync]);
 }
 
 #[test]

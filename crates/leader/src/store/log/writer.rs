@@ -57,6 +57,8 @@ pub(super) struct Writer {
     next_seq: u64,
     /// The length up to which every line is whole.
     good_bytes: u64,
+    /// Whether some of it may not be on the disk.
+    is_behind: bool,
     /// Why nothing can be written any more.
     broken: Option<LogError>,
 }
@@ -93,6 +95,7 @@ impl Writer {
             mask,
             next_seq,
             good_bytes: bytes,
+            is_behind: true,
             broken: None,
         }
     }
@@ -104,7 +107,9 @@ impl Writer {
             self.write_group(group.drain(..));
         }
         // The last lines may have asked for no sync of their own.
-        if let Err(error) = self.file.sync() {
+        if self.is_behind
+            && let Err(error) = self.file.sync()
+        {
             let path = self.path.display();
             tracing::warn!(%error, %path, "the last lines of the event log may be lost");
         }
@@ -172,6 +177,7 @@ impl Writer {
             self.broken = Some(error.clone());
             return Err(error);
         }
+        self.is_behind = !synced;
         self.good_bytes += bytes.len() as u64;
         Ok(())
     }
