@@ -25,8 +25,17 @@ pub(super) fn secrets(home: Option<&Path>, more: &[String]) -> Vec<PathBuf> {
     built_in
         .chain(named)
         .filter(|path| path.is_absolute())
-        .map(|path| path.canonicalize().unwrap_or(path))
+        .map(resolved)
         .collect()
+}
+
+/// Where a path leads. Most secrets are not there, and one look tells so; following the path takes
+/// one for each of its parts.
+fn resolved(path: PathBuf) -> PathBuf {
+    match path.exists() {
+        true => path.canonicalize().unwrap_or(path),
+        false => path,
+    }
 }
 
 /// What the jail of this job is asked to hold.
@@ -87,6 +96,19 @@ mod tests {
         }
         let homeless = secrets(None, &["~/keys".to_owned(), "/srv/keys".to_owned()]);
         assert_eq!(homeless, [PathBuf::from("/srv/keys")]);
+    }
+
+    #[test]
+    fn a_secret_that_is_a_link_is_hidden_where_it_leads() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().canonicalize().unwrap();
+        std::fs::write(home.join("there"), "").unwrap();
+        std::os::unix::fs::symlink("there", home.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", home.join("dangling")).unwrap();
+        let named = ["~/link", "~/dangling", "~/missing"].map(str::to_owned);
+        let found = secrets(Some(&home), &named);
+        let expected = ["there", "dangling", "missing"].map(|name| home.join(name));
+        assert_eq!(found[SECRET_PATHS.len()..], expected);
     }
 
     #[test]
