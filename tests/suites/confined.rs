@@ -521,27 +521,27 @@ fn how_commands_are_held_is_told_beside_what_holds_their_worker() {
         let result: Value = serde_json::from_str(&ended.stdout).unwrap();
         let told = &result["confinement"];
         assert_eq!(told["network"], "full", "{ground:?} {told}");
-        let commands = told["commands"].clone();
-        let gaps = commands["gaps"].as_array().unwrap();
+        // What does not hold for their worker is told there.
         let expected = match ground.rung {
             Rung::Cgroup2 | Rung::Pidns => {
                 json!({"held_by": "keeper", "rung": "pidns", "network": "loopback", "gaps": []})
             }
             _ => {
-                assert!(!gaps.is_empty(), "{ground:?} {told}");
+                assert_ne!(told["gaps"], json!([]), "{ground:?} {told}");
                 json!({"held_by": "jail", "rung": "subreaper", "network": "nothing",
-                       "asked_network": "loopback", "gaps": gaps})
+                       "asked_network": "loopback", "gaps": []})
             }
         };
-        assert_eq!(commands, expected, "{ground:?}");
+        assert_eq!(told["commands"], expected, "{ground:?}");
         // The log tells the same, also to whoever reads it when the leader is gone.
         let conversation = result_conversation(&workspace);
         let log = workspace.read(&format!(".muster/runs/{conversation}/events.jsonl"));
-        let initialized = log
+        let mut initialized = log
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .find(|record| record["event"] == "agent.initialized")
             .unwrap();
+        initialized["commands"]["gaps"] = json!([]);
         assert_eq!(initialized["commands"], expected, "{ground:?}");
     });
 }
@@ -551,4 +551,53 @@ fn result_conversation(workspace: &Workspace) -> String {
     let mut runs = std::fs::read_dir(workspace.join(".muster/runs")).unwrap();
     let run = runs.next().unwrap().unwrap();
     run.file_name().into_string().unwrap()
+}
+
+/// A workspace that is a home directory holds the user's own configuration and acceptances: an agent
+/// that may write the workspace could have granted itself the rest.
+#[test]
+fn what_the_user_decides_by_is_kept_where_the_workspace_is_a_home() {
+    on_each(&[Rung::Cgroup2, Rung::Pidns], |ground| {
+        let workspace = Workspace::on(ground);
+        let attempts = [
+            "echo x >> .config/muster/muster.toml",
+            "rm -f .config/muster/muster.toml",
+            "echo x > .config/muster/new",
+            "mv .config/muster .config/other",
+            "mv .config .other",
+            "echo x > .local/state/muster/trust/made",
+            "mv .local/state .local/other",
+        ];
+        let tries: String = attempts
+            .iter()
+            .enumerate()
+            .map(|(n, attempt)| format!("({attempt}) 2>/dev/null && echo broke {n}; "))
+            .collect();
+        workspace.script(
+            "default",
+            &[
+                Turn::command(&format!("{tries} echo x > .config/open && echo open")),
+                Turn::finish(DONE),
+            ],
+        );
+        workspace.configure("");
+        let config = std::fs::read(workspace.home().join(".config/muster/muster.toml")).unwrap();
+        workspace.write(".config/muster/muster.toml", &config);
+        workspace.write(".local/state/muster/trust/kept", "kept");
+        if ground.user == User::Ordinary {
+            hand_over(&workspace.path());
+        }
+        let mut leader = workspace.command("leader");
+        leader.env("HOME", workspace.path());
+        let ended = run(leader.args(["run", "--json", "go"]), BUDGET);
+        assert_eq!(ended.code(), 0, "{ground:?} {ended:?}");
+        let said = &tool_texts(&workspace.conversation("sub_agent_results/agent_1"))[0];
+        assert!(said.contains("open") && !said.contains("broke"), "{said}");
+        assert_eq!(
+            workspace.read(".config/muster/muster.toml").into_bytes(),
+            config
+        );
+        let trust = std::fs::read_dir(workspace.join(".local/state/muster/trust")).unwrap();
+        assert_eq!(trust.count(), 1);
+    });
 }

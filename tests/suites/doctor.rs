@@ -167,9 +167,11 @@ fn what_a_run_enforces_is_what_the_doctor_told() {
         let report = doctor(&workspace, &["--json"]).json();
         let mut leader = workspace.command("leader");
         let result = run(leader.args(["run", "--json", "do it"]), BUDGET).json();
-        // Besides, an agent has gaps that come of its own places.
+        // Besides, an agent has gaps that come of its own places, and tells of its commands.
         let told = &report["confinement"]["enforced"];
         let mut enforced = result["confinement"].clone();
+        let commands = enforced.as_object_mut().unwrap().remove("commands");
+        assert_eq!(commands.unwrap()["held_by"], "keeper", "{ground:?}");
         let gaps = std::mem::replace(&mut enforced["gaps"], told["gaps"].clone());
         assert_eq!(enforced, *told, "{ground:?}");
         for gap in words(&told["gaps"]) {
@@ -319,6 +321,37 @@ fn proven(ended: &Ended) -> Vec<String> {
         for place in ["environment", "environ", "cmdline", "files"] {
             assert_eq!(key[place], 0, "{key}");
         }
+        let tried: Vec<(&str, &str, usize, bool)> = rung["attempts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|attempts| {
+                assert_eq!(attempts["broken"], json!([]), "{attempts}");
+                let ways = attempts["ways"].as_u64().unwrap();
+                assert!(
+                    ways > 0 && attempts["writes"].as_u64().unwrap() > 10,
+                    "{attempts}"
+                );
+                let came = attempts["connections"].as_u64().unwrap();
+                assert!(came == 0 || came == ways, "{attempts}");
+                (
+                    attempts["write"].as_str().unwrap(),
+                    attempts["network"].as_str().unwrap(),
+                    attempts["open"].as_array().unwrap().len(),
+                    came > 0,
+                )
+            })
+            .collect();
+        // Where all is open the attempts succeed, so that they are real ones.
+        let open = match rung["confinement"]["filesystem"].as_str() {
+            Some("workspace") => 3,
+            _ => 10,
+        };
+        let expected = [
+            ("workspace", "full", open, true),
+            ("scope", "model", 0, false),
+        ];
+        assert_eq!(tried, expected, "{rung}");
         rungs.push(rung["rung"].as_str().unwrap().to_owned());
     }
     rungs

@@ -251,7 +251,8 @@ fn kills_without_grace(ground: Ground, count: u32) {
     );
     // The answer comes once the tree has been reaped and the records of it, and the conversation,
     // are on the disk.
-    for percent in [50, 95] {
+    // Of a short row a high percentile is a single round, which may have met anything.
+    for percent in [50, if count < 20 { 75 } else { 95 }] {
         let kill = times.percentile(percent);
         let (process, write) = (floor.percentile(percent), disk.percentile(percent));
         assert!(kill < process * 60 + write * 6, "{told}");

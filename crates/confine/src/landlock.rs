@@ -13,12 +13,12 @@ use ::landlock::{
 
 use crate::files::FilePolicy;
 
-/// What every program may write wherever it may write else: its own memory file systems and the
-/// devices without which plain tools fail (`/dev/ptmx` and `/dev/pts` for terminals of its own).
-const ALWAYS: &[&str] = &[
-    "/tmp",
-    "/dev/shm",
-    "/dev/mqueue",
+/// Memory file systems that every program may write: its own ones, or where it has no mounts of its
+/// own the machine's.
+const MEMORY: &[&str] = &["/tmp", "/dev/shm", "/dev/mqueue"];
+
+/// Devices without which plain tools fail (`/dev/ptmx` and `/dev/pts` for terminals of its own).
+const DEVICES: &[&str] = &[
     "/dev/pts",
     "/dev/ptmx",
     "/dev/null",
@@ -31,6 +31,35 @@ const ALWAYS: &[&str] = &[
 
 /// The rights of the version that this is written for (Linux 6.10); an older kernel holds fewer.
 const VERSION: ABI = ABI::V5;
+
+/// Whose the memory file systems are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory<'a> {
+    /// The program's own.
+    Private,
+    /// The machine's. One that holds this workspace can't be open as well: below an open directory
+    /// Landlock closes nothing.
+    Shared(Option<&'a Path>),
+}
+
+impl Memory<'_> {
+    /// Whether one of the file systems may be written.
+    fn opens(self, place: &Path) -> bool {
+        match self {
+            Memory::Private | Memory::Shared(None) => true,
+            Memory::Shared(Some(workspace)) => {
+                let place = place.canonicalize();
+                !place.is_ok_and(|place| workspace.starts_with(place))
+            }
+        }
+    }
+
+    /// Those that may not be written.
+    pub(crate) fn closed(self) -> impl Iterator<Item = &'static str> {
+        let all = MEMORY.iter().copied();
+        all.filter(move |place| !self.opens(Path::new(place)))
+    }
+}
 
 /// What stands after [`restrict`].
 #[derive(Debug, PartialEq, Eq)]
@@ -52,14 +81,14 @@ pub(crate) enum Writes {
 }
 
 /// Restricts this process and all that it will start; what the kernel does not have is told.
-pub(crate) fn restrict(files: Option<&FilePolicy>) -> Restricted {
-    match enforce(Scopes::Wanted, files) {
+pub(crate) fn restrict(files: Option<&FilePolicy>, memory: Memory<'_>) -> Restricted {
+    match enforce(Scopes::Wanted, files, memory) {
         Ok(status) => Restricted {
             scopes: Ok(()),
             writes: told(files, &status),
         },
         Err(error) => {
-            let writes = match files.map(|files| enforce(Scopes::LeftOut, Some(files))) {
+            let writes = match files.map(|files| enforce(Scopes::LeftOut, Some(files), memory)) {
                 None => Writes::NotAsked,
                 Some(Ok(status)) => told(files, &status),
                 Some(Err(error)) => Writes::NotHeld(error.to_string()),
@@ -88,7 +117,11 @@ enum Scopes {
 }
 
 /// One rule set for everything, for a process can have sixteen of them at most.
-fn enforce(scopes: Scopes, files: Option<&FilePolicy>) -> Result<RestrictionStatus, RulesetError> {
+fn enforce(
+    scopes: Scopes,
+    files: Option<&FilePolicy>,
+    memory: Memory<'_>,
+) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default();
     if scopes == Scopes::Wanted {
         ruleset = ruleset
@@ -102,7 +135,9 @@ fn enforce(scopes: Scopes, files: Option<&FilePolicy>) -> Result<RestrictionStat
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_write(VERSION))?
         .create()?;
-    let always = ALWAYS.iter().map(Path::new);
+    let own = MEMORY.iter().map(Path::new);
+    let own = own.filter(|place| memory.opens(place));
+    let always = own.chain(DEVICES.iter().map(Path::new));
     let open = files.writable.iter().map(|path| path.as_path());
     always.chain(open).try_fold(created, allow)?.restrict_self()
 }

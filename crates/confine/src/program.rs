@@ -13,7 +13,7 @@ use crate::files::WriteMode;
 use crate::inside::{InnerEnd, Message};
 use crate::jail::Plan;
 use crate::keeper::{ENV_KEEPER, KEEPER_FD};
-use crate::landlock::{self, Writes};
+use crate::landlock::{self, Memory, Writes};
 use crate::limits;
 use crate::report::{Confinement, FilesystemGuard, NetworkReach, ProcessCap, Step};
 use crate::rlimits;
@@ -140,7 +140,11 @@ impl Becoming<'_> {
     /// The last restrictions, after which nothing of the start could be done any more.
     fn restrict(&self, confinement: &mut Confinement) -> Result<(), StepError> {
         let files = self.plan.policy.files.as_ref();
-        let restricted = landlock::restrict(files);
+        let memory = match confinement.filesystem {
+            FilesystemGuard::None => Memory::Shared(self.plan.policy.workspace.as_deref()),
+            _ => Memory::Private,
+        };
+        let restricted = landlock::restrict(files, memory);
         match (restricted.scopes, self.scope) {
             (Ok(()), _) => {}
             (Err(error), ScopeNeed::Wanted) => {
@@ -156,6 +160,11 @@ impl Becoming<'_> {
             let (stands, gap) = second_layer(stood, files.mode, restricted.writes);
             confinement.filesystem = stands;
             confinement.gaps.extend(gap);
+            confinement.gaps.extend(memory.closed().map(|place| {
+                format!(
+                    "the machine's `{place}` holds the workspace, so commands can't write there"
+                )
+            }));
         }
         filter_calls(confinement);
         Ok(())
@@ -207,8 +216,8 @@ fn filter_calls(confinement: &mut Confinement) {
 
 /// What Landlock alone leaves open.
 const NO_MOUNTS: &str = "no mounts of its own hold files: what is protected in the workspace may be \
-                         written by commands, secrets are in sight, and modes, owners and times \
-                         may be changed everywhere";
+                         written by commands, secrets are in sight, modes, owners and times may \
+                         be changed everywhere, and `/tmp` and `/dev/shm` are the machine's";
 
 /// What is lost without Landlock's scopes.
 const NO_SHIELD: &str =

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use protocol::config::{
-    ConfigError, ConfigFile, FileTrust, Flag, Layers, Settings, Wish, resolve, select_model, wishes,
+    ConfigError, ConfigFile, FileTrust, Flag, Layers, Settings, Wish, resolve, select_model,
+    trust_dir, wishes,
 };
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::ModelSpec;
@@ -130,6 +131,22 @@ pub fn config_files(workspace: &Path, variables: &Variables) -> Vec<PathBuf> {
     };
     let own = workspace.join(WORKSPACE_FILE);
     user.into_iter().chain([own]).collect()
+}
+
+/// Where the user's own decisions lie: the file of the configuration with what is beside it in our
+/// folder, and the acceptances of workspaces. Whoever writes there grants himself what he likes.
+pub fn own_places(variables: &Variables) -> Vec<PathBuf> {
+    let config = match user_file(variables) {
+        UserFile::Named(path) => Some(path),
+        UserFile::Usual(path) => path.parent().map(Path::to_path_buf),
+        UserFile::Nowhere => None,
+    };
+    let state = trust_dir(|name| variables.get(name).map(str::to_owned));
+    let state = state
+        .as_deref()
+        .and_then(Path::parent)
+        .map(Path::to_path_buf);
+    config.into_iter().chain(state).collect()
 }
 
 /// Reads all layers and lays them over each other.

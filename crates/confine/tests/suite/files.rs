@@ -471,6 +471,39 @@ fn without_mounts_landlock_alone_holds_writes_and_the_rest_is_a_gap() {
     }
 }
 
+/// A workspace below /tmp was open as a whole where no mounts hold files, for /tmp was open; and so
+/// was all that lay beside it.
+#[test]
+fn without_mounts_a_workspace_below_tmp_is_held_as_any_other() {
+    for user in users() {
+        for mode in [WriteMode::Workspace, WriteMode::Scope] {
+            let place = Place::new();
+            assert!(place.workspace.starts_with("/tmp"));
+            let policy = JailPolicy {
+                files: Some(place.places(mode).policy()),
+                workspace: Some(place.workspace.clone()),
+                ..exactly(Rung::Subreaper)
+            };
+            let lines = [
+                "echo x > ../outside",
+                "echo x > /tmp/outside-of-it",
+                "echo x > new",
+                "echo x > sub_agent_results/agent_1/new",
+            ]
+            .map(str::to_owned);
+            let end = by_program(user, &policy, &attempts(&lines));
+            let expected = match mode {
+                WriteMode::Workspace => "2\n3\ndone\n",
+                WriteMode::Scope => "3\ndone\n",
+            };
+            assert_eq!(end.output, expected, "{user:?} {mode:?}");
+            let gaps = end.started.unwrap().confinement.gaps.join("\n");
+            let told = "the machine's `/tmp` holds the workspace, so commands can't write there";
+            assert!(gaps.contains(told), "{gaps}");
+        }
+    }
+}
+
 #[test]
 fn a_seventeenth_layer_of_landlock_is_an_error_of_whoever_wants_it() {
     // A tool that brings a sandbox of its own must be told no, and go on.

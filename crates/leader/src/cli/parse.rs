@@ -133,8 +133,8 @@ fn wait_footer() -> String {
 
 fn doctor_footer() -> String {
     format!(
-        "Exit codes:\n  {:>3}  agents can run; with --prove, nothing survived\n  \
-         {:>3}  with --prove, something survived\n  \
+        "Exit codes:\n  {:>3}  agents can run; with --prove, all was held\n  \
+         {:>3}  with --prove, something was not held\n  \
          {:>3}  something keeps agents from running\n  \
          {:>3}  less confinement than `confinement.require` asks for",
         exit::SUCCESS,

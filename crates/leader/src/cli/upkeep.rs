@@ -41,7 +41,8 @@ pub struct ConfigArgs {
 pub struct DoctorArgs {
     /// Kill agents and a leader whose processes try to escape, and count what survives
     ///
-    /// On each rung that this machine offers; takes a few seconds, leaves nothing behind, and
+    /// Commands also look for the key of their model, and try to write and to connect where they may
+    /// not. On each rung that this machine offers; takes a few seconds, leaves nothing behind, and
     /// needs no model. Default: off, only look.
     #[arg(verbatim_doc_comment, long)]
     pub prove: bool,

@@ -7,6 +7,7 @@ use protocol::result::{
 };
 use protocol::stats::Stats;
 use protocol::status::Status;
+use serde_json::{Value, json};
 
 use crate::core::agent::Agent;
 use crate::core::ends::{self, EndFacts};
@@ -308,10 +309,26 @@ fn cut_side_texts(result: &mut AgentResult, bytes: usize) {
         left -= kept;
     }
     result.warnings.retain(|warning| !warning.is_empty());
-    if json_bytes(&result.confinement) > bytes {
-        // The rung is what matters most; the whole of it stands in the event log.
-        let rung = result.confinement["rung"].clone();
-        result.confinement = serde_json::json!({"rung": rung});
+    cut_confinement(&mut result.confinement, bytes);
+}
+
+/// Leaves out the words for people first, then all but the rung; the whole of it stands in the event
+/// log.
+fn cut_confinement(confinement: &mut Value, bytes: usize) {
+    if json_bytes(confinement) <= bytes {
+        return;
+    }
+    let rung = confinement["rung"].clone();
+    let pointers = ["/gaps", "/commands/gaps"];
+    for pointer in pointers {
+        if let Some(Value::Array(gaps)) = confinement.pointer_mut(pointer)
+            && !gaps.is_empty()
+        {
+            *gaps = vec![json!(format!("{} in the event log of the run", gaps.len()))];
+        }
+    }
+    if json_bytes(confinement) > bytes {
+        *confinement = json!({"rung": rung});
     }
 }
 

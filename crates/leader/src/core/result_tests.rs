@@ -60,7 +60,10 @@ fn a_result_for_a_model_is_never_larger_than_its_limit() {
             "{} of {text:?}",
             json(&cut).len()
         );
-        assert_eq!(cut.confinement, serde_json::json!({"rung": "pidns"}));
+        assert_eq!(
+            cut.confinement,
+            serde_json::json!({"rung": "pidns", "gaps": ["1000 in the event log of the run"]})
+        );
         assert_eq!(
             (cut.deliverables_truncated, cut.deliverables_count),
             (true, Some(RESULT_NAMES_MAX as u64))

@@ -50,9 +50,12 @@ impl Rungs {
     }
 }
 
-/// Puts how a worker holds its commands beside what its jail enforces.
+/// Puts how a worker holds its commands beside what its jail enforces, whose gaps hold for them too.
 pub fn hold_commands(confinement: &mut Value, commands: Option<CommandsHeld>) {
-    if let (Value::Object(told), Some(commands)) = (confinement, commands) {
+    if let (Value::Object(told), Some(mut commands)) = (confinement, commands) {
+        let known = told.get("gaps").and_then(Value::as_array);
+        let is_known = |gap: &String| known.is_some_and(|known| known.iter().any(|it| it == gap));
+        commands.gaps.retain(|gap| !is_known(gap));
         told.insert("commands".to_owned(), json!(commands));
     }
 }

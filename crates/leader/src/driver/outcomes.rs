@@ -263,7 +263,7 @@ fn spawn_order(plan: &Plan, state: &State) -> SpawnOrder {
             })),
             network: state.asked.network,
             command_network: state.asked.command_network,
-            files: Some(file_policy(&plan.job, &state.secrets)),
+            files: Some(file_policy(&plan.job, &state.secrets, &state.own_places)),
             workspace: Some(workspace.clone()),
             cwd: Some(workspace.clone()),
             exit_file: Some(own.join(EXIT_FILE)),

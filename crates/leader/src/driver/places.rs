@@ -38,8 +38,9 @@ fn resolved(path: PathBuf) -> PathBuf {
     }
 }
 
-/// What the jail of this job is asked to hold.
-pub(super) fn file_policy(job: &JobSpec, secrets: &[PathBuf]) -> FilePolicy {
+/// What the jail of this job is asked to hold. `own` is what the user decides by, which a workspace
+/// may contain, as a home directory does.
+pub(super) fn file_policy(job: &JobSpec, secrets: &[PathBuf], own: &[PathBuf]) -> FilePolicy {
     let places = AgentPlaces {
         mode: match job.confinement.write {
             confinement::WriteMode::Workspace => WriteMode::Workspace,
@@ -68,6 +69,9 @@ pub(super) fn file_policy(job: &JobSpec, secrets: &[PathBuf]) -> FilePolicy {
                 .extend(commit_places(&places.workspace, tree));
         }
     }
+    let is_open = |path: &&PathBuf| policy.writable.iter().any(|open| path.starts_with(open));
+    let own: Vec<PathBuf> = own.iter().filter(is_open).cloned().collect();
+    policy.read_only.extend(own);
     policy
 }
 
@@ -116,10 +120,20 @@ mod tests {
         let tools = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         let mut it = job(Path::new("/w"), "docs");
         it.tools = tools(&[READ_FILE, RUN_COMMAND]);
-        let policy = file_policy(&it, &[]);
+        let policy = file_policy(&it, &[], &[]);
         assert_eq!(policy.writable, [PathBuf::from("/w/docs/.subagent")]);
         it.tools = tools(&[READ_FILE, EDIT_FILE]);
-        let policy = file_policy(&it, &[]);
+        let policy = file_policy(&it, &[], &[]);
         assert!(policy.writable.contains(&PathBuf::from("/w")));
+    }
+
+    #[test]
+    fn what_the_user_decides_by_is_read_only_where_it_lies_in_what_is_open() {
+        let own = ["/w/.config/muster", "/elsewhere/muster"].map(PathBuf::from);
+        let mut it = job(Path::new("/w"), "docs");
+        it.tools = vec![EDIT_FILE.to_owned()];
+        let policy = file_policy(&it, &[], &own);
+        assert!(policy.read_only.contains(&own[0]));
+        assert!(!policy.read_only.contains(&own[1]));
     }
 }

@@ -34,6 +34,7 @@ use crate::os::identity;
 use crate::os::programs::{JAIL_VARIABLE, Programs};
 use crate::os::rung::{self, Wanted};
 use crate::os::spawn::secret_variables;
+use crate::settings::{Variables, own_places};
 use crate::store::recover::recover_all;
 use crate::store::retention::sweep;
 use crate::store::{git_exclude, prompts};
@@ -148,6 +149,10 @@ fn launch(
         key_names(&config).map(str::to_owned),
         &config.settings.env_allow,
     );
+    let pairs = config.environment.pairs();
+    let variables: Variables = pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
     let state = State {
         core,
         ground: Arc::new(ground),
@@ -158,6 +163,10 @@ fn launch(
             config.environment.get("HOME").map(PathBuf::from).as_deref(),
             &config.settings.secret_paths,
         ),
+        own_places: own_places(&variables)
+            .into_iter()
+            .map(|path| path.canonicalize().unwrap_or(path))
+            .collect(),
         known,
         keep_fd: config.keep_fd,
         reserved_numbers: config.reserved_numbers,

@@ -70,6 +70,8 @@ pub(super) struct State {
     pub(super) hidden_variables: Vec<String>,
     /// What is to show as empty to every agent.
     pub(super) secrets: Vec<PathBuf>,
+    /// What the user alone decides by, and no agent writes.
+    pub(super) own_places: Vec<PathBuf>,
     /// What stands in no text.
     pub(super) known: Secrets,
     pub(super) keep_fd: Option<i32>,

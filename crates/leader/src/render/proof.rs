@@ -1,5 +1,6 @@
 //! A proof, for people.
 
+use crate::faces::doctor::prove::attempts::Attempts;
 use crate::faces::doctor::prove::proof::{Ending, Proof, Round};
 use crate::faces::doctor::prove::secrets::Found;
 use crate::render::confinement::{confinement_text, gaps};
@@ -23,6 +24,10 @@ pub fn proof_text(proof: &Proof, style: Style) -> String {
             text.push_str(&format!("  {}\n", round_text(round, style)));
         }
         text.push_str(&format!("  {}\n", key_text(&rung.key, style)));
+        for attempts in &rung.attempts {
+            text.push_str(&format!("  {}\n", writes_text(attempts, style)));
+            text.push_str(&format!("  {}\n", network_text(attempts, style)));
+        }
     }
     let seconds = proof.took.as_secs_f64();
     let sum = match proof.survivors() {
@@ -34,7 +39,15 @@ pub fn proof_text(proof: &Proof, style: Style) -> String {
         0 => style.paint(Tone::Good, "no key was found"),
         leaks => style.paint(Tone::Bad, &format!("a key was found {leaks} times")),
     };
-    text.push_str(&format!("{sum}, {leaks} ({seconds:.1} s)\n"));
+    let breaches = match proof.breaches() {
+        0 => style.paint(Tone::Good, "all attempts were held"),
+        1 => style.paint(Tone::Bad, "1 attempt succeeded that must not"),
+        many => style.paint(
+            Tone::Bad,
+            &format!("{many} attempts succeeded that must not"),
+        ),
+    };
+    text.push_str(&format!("{sum}, {leaks}, {breaches} ({seconds:.1} s)\n"));
     text
 }
 
@@ -76,6 +89,41 @@ fn key_text(key: &Found, style: Style) -> String {
     }
 }
 
+fn writes_text(attempts: &Attempts, style: Style) -> String {
+    let tried = format!(
+        "write = {}: {} outside, into what is protected and into what is others', held by {}",
+        attempts.write,
+        counted(attempts.writes as u64, "attempt"),
+        plain(&attempts.filesystem),
+    );
+    let broken = match attempts.broken.as_slice() {
+        [] => "0 changed what it keeps".to_owned(),
+        broken => style.paint(Tone::Bad, &format!("changed: {}", names(broken))),
+    };
+    match attempts.open.as_slice() {
+        [] => format!("{tried}: {broken}"),
+        open => format!("{tried}: {broken}; it does not keep {}", names(open)),
+    }
+}
+
+fn names(names: &[String]) -> String {
+    plain(&names.join(", "))
+}
+
+fn network_text(attempts: &Attempts, style: Style) -> String {
+    let tried = format!(
+        "network = {}: {} of commands to this machine, which reach {}",
+        attempts.network,
+        counted(attempts.ways as u64, "way"),
+        plain(&attempts.commands_network),
+    );
+    let came = counted(attempts.connections as u64, "connection");
+    match attempts.escapes() {
+        0 => format!("{tried}: {came}"),
+        _ => format!("{tried}: {}", style.paint(Tone::Bad, &came)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,12 +139,16 @@ pidns: kill complete
   agent terminated, no grace: 4 escaping processes of 1 agent, 0 survivors, empty after 5.0 ms
   leader killed with SIGKILL: 12 escaping processes of 3 agents, 0 survivors, empty after 2.1 ms
   key of the model, looked for by 4 commands in environments and command lines, and in 31 files: found 0 times
-nothing survived, no key was found (1.2 s)
+  write = workspace: 19 attempts outside, into what is protected and into what is others', held by workspace: 0 changed what it keeps; it does not keep area/new
+  network = model: 4 ways of commands to this machine, which reach loopback: 0 connections
+nothing survived, no key was found, all attempts were held (1.2 s)
 "
         );
         let failed = proof_text(&sample_proof(2), Style::Plain);
         assert!(
-            failed.ends_with("found 0 times\n2 processes survived, no key was found (1.2 s)\n"),
+            failed.ends_with(
+                "\n2 processes survived, no key was found, all attempts were held (1.2 s)\n"
+            ),
             "{failed}"
         );
         let one = proof_text(&sample_proof(1), Style::Plain);
@@ -109,11 +161,21 @@ nothing survived, no key was found (1.2 s)
         leaky.rungs[0].key.files = 1;
         let leaky = proof_text(&leaky, Style::Plain);
         assert!(
-            leaky.ends_with(
+            leaky.contains(
                 "31 files: found 0 in a command's environment, 3 in /proc/*/environ, 0 in \
-                 /proc/*/cmdline, in 1 file\nnothing survived, a key was found 4 times (1.2 s)\n"
-            ),
+                 /proc/*/cmdline, in 1 file\n"
+            ) && leaky.contains("\nnothing survived, a key was found 4 times, all"),
             "{leaky}"
+        );
+        let mut open = sample_proof(0);
+        open.rungs[0].attempts[0].broken = vec![".git/config".to_owned()];
+        open.rungs[0].attempts[0].connections = 1;
+        let open = proof_text(&open, Style::Plain);
+        assert!(
+            open.contains("held by workspace: changed: .git/config; it does not keep area/new\n")
+                && open.contains("which reach loopback: 1 connection\n")
+                && open.contains("no key was found, 2 attempts succeeded that must not (1.2 s)"),
+            "{open}"
         );
     }
 }

@@ -1,5 +1,7 @@
 //! Carries the proof out, rung by rung.
 
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -7,25 +9,31 @@ use confine::probe::Probe;
 use confine::report::{KillReach, Rung};
 use protocol::error::{ErrorCode, ToolError};
 use protocol::exit;
+use serde_json::json;
 
 use crate::cli::DoctorArgs;
 use crate::driver::StartError;
 use crate::faces::console::{Console, code_of};
+use crate::faces::doctor::prove::attempts::{self, Attempts, Modes, Sight};
 use crate::faces::doctor::prove::proof::{Emptied, Ending, Proof, Round, RungProof};
 use crate::faces::doctor::prove::secrets::{self, Found};
-use crate::faces::doctor::prove::stage::{Stage, StageOrder};
-use crate::faces::doctor::prove::trees::{ESCAPES_PER_AGENT, Trees};
+use crate::faces::doctor::prove::stage::{FOLDER, Stage, StageOrder};
+use crate::faces::doctor::prove::trees::{self, ESCAPES_PER_AGENT, Trees};
 use crate::faces::interrupt::{Interrupt, Interrupts};
 use crate::faces::surroundings::Surroundings;
 use crate::os::clock;
 use crate::os::programs::{Programs, SpawnProblem};
 use crate::os::rung::{self, Wanted, shortfall};
 use crate::render::proof::proof_text;
+use crate::settings::Variables;
 
 /// The agent that is terminated.
 const TERMINATED: u32 = 1;
 /// The agents whose leader is killed.
 const ORPHANED: [u32; 3] = [2, 3, 4];
+/// The agent that tries to write and to connect, and where it leaves what it delivers.
+const TRYING: u32 = 1;
+const DELIVERABLES: &str = "sub_agent_results/agent_1";
 /// How long all processes may take until they are up.
 const UP_MS_MAX: u64 = 15_000;
 /// How long after a kill a process counts as a survivor.
@@ -34,7 +42,8 @@ const GONE_MS_MAX: u64 = 3_000;
 const BEGIN_MS_MAX: u64 = 5_000;
 
 /// Shows on this machine that nothing outlives an agent or its leader, and that the key of an
-/// agent's model is nowhere where its commands could read it.
+/// agent's model is nowhere where its commands could read it, and that they write and reach no more
+/// than they may.
 ///
 /// # Errors
 /// When the machine is not fit, or the required confinement can't be had.
@@ -63,18 +72,28 @@ pub async fn prove(
         if late && !proof.rungs.is_empty() {
             break;
         }
-        console.live(&format!("killing agents on {highest} …"));
-        let order = StageOrder {
+        let setting = Setting {
             programs,
             variables: &surroundings.variables,
             wanted: &wanted,
             highest,
-            agents: 1 + ORPHANED.len(),
         };
-        match prove_rung(&order, &mut interrupts).await? {
-            Outcome::Shown(shown) => proof.rungs.push(shown),
+        console.live(&format!("killing agents on {highest} …"));
+        let mut shown = match on_stage(&setting.kills(), &mut interrupts, show).await? {
+            Outcome::Shown(shown) => shown,
             Outcome::Interrupted(interrupt) => return Ok(interrupt.exit_code()),
+        };
+        console.live(&format!("writing and connecting on {highest} …"));
+        for modes in Modes::BOTH {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(no_port)?;
+            let order = setting.attempts(modes, &listener).map_err(no_port)?;
+            let tries = async |stage: &mut Stage| attempt(stage, modes, &listener).await;
+            match on_stage(&order, &mut interrupts, tries).await? {
+                Outcome::Shown(attempts) => shown.attempts.push(attempts),
+                Outcome::Interrupted(interrupt) => return Ok(interrupt.exit_code()),
+            }
         }
+        proof.rungs.push(shown);
     }
     console.clear_live();
     proof.took = begin.elapsed();
@@ -121,17 +140,61 @@ async fn look(programs: &Programs, wanted: &Wanted) -> Result<Probe, ToolError> 
         .map_err(|error| StartError::Probe(error).to_tool_error())
 }
 
-/// What became of one rung's proof.
-enum Outcome {
-    Shown(RungProof),
+/// What all stages of a rung have in common.
+#[derive(Debug, Clone, Copy)]
+struct Setting<'a> {
+    programs: &'a Programs,
+    variables: &'a Variables,
+    wanted: &'a Wanted,
+    highest: Rung,
+}
+
+impl<'a> Setting<'a> {
+    /// Agents that look for their key, and escape.
+    fn kills(self) -> StageOrder<'a> {
+        let command = format!(
+            "{}; {}",
+            secrets::command(FOLDER, "{agent_id}"),
+            trees::command(FOLDER, "{agent_id}"),
+        );
+        let call = json!({"name": "run_command", "arguments": {"command": command}});
+        StageOrder {
+            programs: self.programs,
+            variables: self.variables,
+            wanted: self.wanted,
+            highest: self.highest,
+            agents: 1 + ORPHANED.len(),
+            replies: vec![json!({"tool_calls": [call]})],
+            confinement: String::new(),
+            guarded: false,
+        }
+    }
+
+    /// One agent that tries to write, and to connect to the listener.
+    fn attempts(self, modes: Modes, listener: &TcpListener) -> io::Result<StageOrder<'a>> {
+        let port = listener.local_addr()?.port();
+        Ok(StageOrder {
+            agents: 1,
+            replies: attempts::replies(FOLDER, DELIVERABLES, port),
+            confinement: modes.config(),
+            guarded: true,
+            ..self.kills()
+        })
+    }
+}
+
+/// What became of what was to be shown on a stage.
+enum Outcome<T> {
+    Shown(T),
     Interrupted(Interrupt),
 }
 
 /// Sets the stage, and clears it again whatever happens on it.
-async fn prove_rung(
+async fn on_stage<T>(
     order: &StageOrder<'_>,
     interrupts: &mut Interrupts,
-) -> Result<Outcome, ToolError> {
+    show: impl AsyncFnOnce(&mut Stage) -> Result<T, ToolError>,
+) -> Result<Outcome<T>, ToolError> {
     let mut stage = Stage::open(order).await?;
     let outcome = tokio::select! {
         shown = show(&mut stage) => shown.map(Outcome::Shown),
@@ -146,8 +209,8 @@ async fn prove_rung(
 /// Terminates one agent, then kills the leader of the others.
 async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
     let folder = stage.folder();
-    let mut one = trees(&folder, &[TERMINATED])?;
-    let mut others = trees(&folder, &ORPHANED)?;
+    let mut one = pipes(&folder, &[TERMINATED])?;
+    let mut others = pipes(&folder, &ORPHANED)?;
     for agent in [TERMINATED].into_iter().chain(ORPHANED) {
         stage.create(agent).await?;
     }
@@ -192,7 +255,30 @@ async fn show(stage: &mut Stage) -> Result<RungProof, ToolError> {
             ),
         ],
         key,
+        attempts: Vec::new(),
     })
+}
+
+/// Lets one agent try what it may not.
+async fn attempt(
+    stage: &mut Stage,
+    modes: Modes,
+    listener: &TcpListener,
+) -> Result<Attempts, ToolError> {
+    let workspace = stage.workspace();
+    let before = Sight::of(&workspace);
+    let result = stage.run(TRYING).await?;
+    let sights = (&before, &Sight::of(&workspace));
+    let written = workspace.join(DELIVERABLES);
+    attempts::judge(modes, sights, &result, &written, listener).map_err(|error| {
+        let text = format!("a command could not try to write and to connect: {error}");
+        ToolError::new(code_of(&error), text).hint("it needs `sh` and `timeout` on the PATH")
+    })
+}
+
+fn no_port(error: io::Error) -> ToolError {
+    let text = format!("no port could be opened for commands to connect to: {error}");
+    ToolError::new(code_of(&error), text)
 }
 
 /// Watches the trees while the call that ends them is under way.
@@ -208,7 +294,7 @@ async fn watch(trees: &mut Trees, since: Instant) -> Result<Emptied, ToolError> 
     blocking(trees, move |trees| trees.wait_gone(since, budget)).await
 }
 
-fn trees(folder: &Path, agents: &[u32]) -> Result<Trees, ToolError> {
+fn pipes(folder: &Path, agents: &[u32]) -> Result<Trees, ToolError> {
     Trees::new(folder, agents).map_err(|error| no_pipes(&error))
 }
 

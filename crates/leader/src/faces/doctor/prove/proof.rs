@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::faces::doctor::prove::attempts::Attempts;
 use crate::faces::doctor::prove::secrets::Found;
 
 /// How the trees of a round were ended.
@@ -66,6 +67,8 @@ pub struct RungProof {
     pub rounds: Vec<Round>,
     /// Where the key of the agents' model was found.
     pub key: Found,
+    /// What commands tried to write and to reach.
+    pub attempts: Vec<Attempts>,
 }
 
 /// Everything that was shown.
@@ -89,9 +92,17 @@ impl Proof {
         self.rungs.iter().map(|rung| rung.key.times()).sum()
     }
 
+    /// Attempts to write or to connect that succeeded although they must not, on all rungs.
+    pub fn breaches(&self) -> usize {
+        let attempts = self.rungs.iter().flat_map(|rung| &rung.attempts);
+        attempts
+            .map(|attempts| attempts.broken.len() + attempts.escapes())
+            .sum()
+    }
+
     /// Whether everything was as it has to be.
     pub fn holds(&self) -> bool {
-        self.survivors() == 0 && self.leaks() == 0
+        self.survivors() == 0 && self.leaks() == 0 && self.breaches() == 0
     }
 
     /// The proof for programs.
@@ -100,6 +111,7 @@ impl Proof {
         value.insert("success".to_owned(), json!(self.holds()));
         value.insert("survivors".to_owned(), json!(self.survivors()));
         value.insert("leaks".to_owned(), json!(self.leaks()));
+        value.insert("breaches".to_owned(), json!(self.breaches()));
         value.insert("rungs".to_owned(), json!(self.rungs));
         value.insert(
             "seconds".to_owned(),
@@ -111,6 +123,7 @@ impl Proof {
 
 #[cfg(test)]
 pub(crate) fn sample_proof(survivors: usize) -> Proof {
+    use protocol::confinement::{NetworkMode, WriteMode};
     let took = (survivors == 0).then(|| Duration::from_micros(2_140));
     let emptied = Emptied { survivors, took };
     let none = Emptied {
@@ -130,6 +143,17 @@ pub(crate) fn sample_proof(survivors: usize) -> Proof {
                 files_looked_at: 31,
                 ..Found::default()
             },
+            attempts: vec![Attempts {
+                write: WriteMode::Workspace,
+                filesystem: "workspace".to_owned(),
+                writes: 19,
+                broken: Vec::new(),
+                open: vec!["area/new".to_owned()],
+                network: NetworkMode::Model,
+                commands_network: "loopback".to_owned(),
+                ways: 4,
+                connections: 0,
+            }],
         }],
         took: Duration::from_millis(1_234),
     }
@@ -147,6 +171,7 @@ mod tests {
                 "success": true,
                 "survivors": 0,
                 "leaks": 0,
+                "breaches": 0,
                 "rungs": [{
                     "rung": "pidns",
                     "confinement": {"rung": "pidns", "kill": "complete", "gaps": ["a gap"]},
@@ -158,6 +183,9 @@ mod tests {
                     ],
                     "key": {"looks": 4, "environment": 0, "environ": 0, "cmdline": 0,
                             "files": 0, "files_looked_at": 31},
+                    "attempts": [{"write": "workspace", "filesystem": "workspace", "writes": 19,
+                                  "broken": [], "open": ["area/new"], "network": "model",
+                                  "commands_network": "loopback", "ways": 4, "connections": 0}],
                 }],
                 "seconds": 1.234,
             })
@@ -173,6 +201,16 @@ mod tests {
         let leaky = leaky.to_json();
         assert_eq!(
             (&leaky["success"], &leaky["leaks"]),
+            (&json!(false), &json!(3))
+        );
+        let mut open = sample_proof(0);
+        open.rungs[0].attempts[0]
+            .broken
+            .push(".git/config".to_owned());
+        open.rungs[0].attempts[0].connections = 2;
+        let open = open.to_json();
+        assert_eq!(
+            (&open["success"], &open["breaches"]),
             (&json!(false), &json!(3))
         );
     }

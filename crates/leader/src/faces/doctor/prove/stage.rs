@@ -17,8 +17,8 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::faces::client::Client;
 use crate::faces::console::code_of;
-use crate::faces::doctor::prove::secrets;
 use crate::faces::doctor::prove::trees::{self, LIFE_SECONDS};
+use crate::faces::doctor::prove::{attempts, secrets};
 use crate::os::clock;
 use crate::os::programs::{JAIL_VARIABLE, Programs, WORKER_VARIABLE};
 use crate::os::rung::Wanted;
@@ -35,7 +35,7 @@ const REMOVE_PAUSE_MS: u64 = 5;
 /// The most that is read of its first line.
 const FIRST_LINE_BYTES_MAX: u64 = 64 * 1024;
 /// The folder in its workspace that holds scripts and pipes.
-const FOLDER: &str = "escape";
+pub const FOLDER: &str = "escape";
 /// What its model says.
 const SCRIPT: &str = "replies.jsonl";
 
@@ -52,6 +52,12 @@ pub struct StageOrder<'a> {
     pub highest: Rung,
     /// Agents that run at once.
     pub agents: usize,
+    /// What the model of each agent says, reply by reply.
+    pub replies: Vec<Value>,
+    /// Further lines of the table `[confinement]`.
+    pub confinement: String,
+    /// Whether there is something to be kept from being written.
+    pub guarded: bool,
 }
 
 /// A running leader.
@@ -108,9 +114,14 @@ impl Stage {
         &self.key
     }
 
+    /// The leader's workspace.
+    pub fn workspace(&self) -> PathBuf {
+        self.place.path().join("w")
+    }
+
     /// Where the scripts lie and the pipes go.
     pub fn folder(&self) -> PathBuf {
-        self.place.path().join("w").join(FOLDER)
+        self.workspace().join(FOLDER)
     }
 
     /// Starts an agent whose trees try to escape.
@@ -126,6 +137,20 @@ impl Stage {
             "timeout_seconds": LIFE_SECONDS,
         });
         self.call("create_sub_agent", order).await.map(drop)
+    }
+
+    /// Runs an agent to its end, and gives its result.
+    ///
+    /// # Errors
+    /// When the leader refuses it, or it did not succeed.
+    pub async fn run(&mut self, agent: u32) -> Result<Value, ToolError> {
+        let order = json!({
+            "agent_id": agent,
+            "summary": "Try to write and to connect",
+            "task": "Try to write and to connect.",
+            "timeout_seconds": LIFE_SECONDS,
+        });
+        self.call("create_sub_agent", order).await
     }
 
     /// What is enforced on an agent.
@@ -234,16 +259,12 @@ fn prepare(place: &Path, order: &StageOrder<'_>) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(&folder)?;
     trees::write_scripts(&folder)?;
     secrets::write_script(&folder)?;
+    if order.guarded {
+        attempts::set_up(&workspace, &folder)?;
+    }
     let script = folder.join(SCRIPT);
-    let reply = json!({"tool_calls": [{
-        "name": "run_command",
-        "arguments": {"command": format!(
-            "{}; {}",
-            secrets::command(FOLDER, "{agent_id}"),
-            trees::command(FOLDER, "{agent_id}"),
-        )},
-    }]});
-    std::fs::write(&script, format!("{reply}\n"))?;
+    let replies = order.replies.iter().map(|reply| format!("{reply}\n"));
+    std::fs::write(&script, replies.collect::<String>())?;
     std::fs::write(config_file(place), config_text(&script, order))?;
     Ok(workspace)
 }
@@ -268,7 +289,7 @@ fn config_text(script: &Path, order: &StageOrder<'_>) -> String {
         // Writing to a text can't fail.
         writeln!(text, "cgroup = {}", quoted(&cgroup.to_string_lossy())).ok();
     }
-    text
+    text + &order.confinement
 }
 
 /// A text as TOML has it: its basic strings know every escape that JSON writes.
@@ -342,6 +363,7 @@ async fn socket_of(child: &mut Child) -> Result<PathBuf, ToolError> {
 mod tests {
     use super::*;
     use protocol::config::{ConfigFile, Layers, RequiredRung, resolve};
+    use protocol::confinement::WriteMode;
 
     #[test]
     fn the_leader_reads_what_is_written_for_it_whatever_the_paths() {
@@ -360,6 +382,9 @@ mod tests {
             wanted: &wanted,
             highest: Rung::Pidns,
             agents: 4,
+            replies: vec![json!({"text": "a"}), json!({"text": "b"})],
+            confinement: "write = \"scope\"\n".to_owned(),
+            guarded: true,
         };
         let workspace = prepare(place.path(), &order).unwrap();
         let settings = resolve(&Layers {
@@ -381,10 +406,10 @@ mod tests {
         assert_eq!(model.api_key_env.as_deref(), Some(secrets::VARIABLE));
         assert_eq!(
             std::fs::read_to_string(script).unwrap(),
-            "{\"tool_calls\":[{\"name\":\"run_command\",\"arguments\":{\"command\":\
-             \"sh escape/look.sh > escape/{agent_id}-found; sh escape/all.sh escape {agent_id} \
-             30\"}}]}\n"
+            "{\"text\":\"a\"}\n{\"text\":\"b\"}\n"
         );
+        assert_eq!(settings.job_confinement().write, WriteMode::Scope);
+        assert!(workspace.join("escape/write.sh").is_file());
     }
 
     #[test]
