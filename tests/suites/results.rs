@@ -1,9 +1,13 @@
 //! What a result says of the files that a worker left, whatever it left.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use system_tests::{Serve, Turn, Workspace, executable, until, within};
+use system_tests::{Rung, Serve, Turn, Workspace, executable, on_each, until, within};
+
+const BUDGET: Duration = Duration::from_secs(60);
 
 /// With mounts of its own an agent can neither remove nor replace its folder, so what is made of that
 /// is shown where there are none.
@@ -77,7 +81,13 @@ fn links_and_pipes_in_place_of_the_result_are_not_followed() {
     let outside = workspace.path().parent().unwrap().join("outside");
     std::fs::create_dir(&outside).unwrap();
     let serve = faking(&workspace);
-    for name in ["linked folder", "fifo result", "linked result"] {
+    for name in [
+        "linked folder",
+        "fifo result",
+        "linked result",
+        "device result",
+        "huge result",
+    ] {
         let (answer, took) = within(|| fake(&serve, name));
         assert!(took < Duration::from_secs(5), "{name}: {took:?}");
         assert_eq!(answer["status"], "failed", "{name}: {answer}");
@@ -183,6 +193,50 @@ fn a_deliverables_dir_that_escapes_is_refused_before_anything_is_made() {
 }
 
 /// What lies in the workspace, but the leader's own folder.
+/// Somebody moved an agent's folder away while it worked and put a link to another place there; what
+/// the agent and its leader wrote from then on would have landed in that place.
+#[test]
+fn a_folder_that_is_replaced_by_a_link_meanwhile_leads_nobody_outside() {
+    on_each(&[Rung::Cgroup2, Rung::Pidns, Rung::Group], |ground| {
+        let workspace = Workspace::on(ground);
+        workspace.script(
+            "default",
+            &[
+                Turn::command(
+                    "echo up > sub_agent_results/agent_1/up; until [ -e go ]; do sleep 0.02; done",
+                ),
+                Turn::call(
+                    "write_file",
+                    json!({"file_path": "sub_agent_results/agent_1/late.txt", "content": "x"}),
+                ),
+                Turn::finish("wrote what there was to write, wherever that went"),
+            ],
+        );
+        workspace.configure("");
+        let outside = workspace.path().parent().unwrap().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::set_permissions(&outside, Permissions::from_mode(0o777)).unwrap();
+        let serve = Serve::start(&workspace);
+        let mut client = serve.connect();
+        let id = client.send(
+            "create_sub_agent",
+            json!({"summary": "is led away", "task": "go"}),
+        );
+        let folder = workspace.join("sub_agent_results/agent_1");
+        assert!(until(BUDGET, || folder.join("up").exists().then_some(())).is_some());
+        std::fs::rename(&folder, workspace.join("moved")).unwrap();
+        symlink(&outside, &folder).unwrap();
+        workspace.write("go", "go");
+        let answer = client.answer(id);
+        // Whatever it makes of that, it is told, and nothing was written through the link.
+        assert!(answer["status"].is_string(), "{ground:?} {answer}");
+        let there: Vec<_> = std::fs::read_dir(&outside).unwrap().collect();
+        assert_eq!(there.len(), 0, "{ground:?} {there:?} {answer}");
+        let alive = serve.call("list_active_sub_agents", json!({}));
+        assert_eq!(alive["agents"], json!([]), "{ground:?}");
+    });
+}
+
 fn names(workspace: &Workspace) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(workspace.path())
         .unwrap()

@@ -156,6 +156,13 @@ impl Fake {
             }
             "links" => self.links(),
             "fifo result" => self.replace_result(mkfifo),
+            "huge result" => self.replace_result(|path| {
+                // Two gigabytes that take no room on the disk.
+                std::fs::File::create(path)?.set_len(2 << 30)
+            }),
+            "device result" => {
+                self.replace_result(|path| std::os::unix::fs::symlink("/dev/zero", path))
+            }
             "linked result" => {
                 self.replace_result(|path| std::os::unix::fs::symlink(CONVERSATION_FILE, path))
             }
