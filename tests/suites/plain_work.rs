@@ -275,3 +275,87 @@ fn a_crate_with_a_dependency_is_built_offline() {
         assert!(texts[0].ends_with("\nbuilt\n"), "{write}: {texts:?}");
     }
 }
+
+/// What a package manager of this machine needs to reach its registry: variables that are set here,
+/// files among them as copies where every agent sees them.
+const REACH: &[&str] = &[
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "PIP_INDEX_URL",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "NO_PROXY",
+    "no_proxy",
+];
+
+/// An installation from a registry: the program that it needs, and the line.
+const INSTALLS: &[(&str, &str)] = &[
+    (
+        "npm",
+        "mkdir app && cd app && echo '{\"name\":\"app\",\"version\":\"1.0.0\"}' > package.json && npm install --no-audit --no-fund ms@2.1.3 && node -e \"require('ms')\"",
+    ),
+    (
+        PYTHON,
+        "PYTHON -m venv env && env/bin/pip install --quiet six==1.17.0 && env/bin/python -c 'import six'",
+    ),
+];
+
+#[test]
+fn packages_of_a_registry_are_installed_inside() {
+    let registry = sh(Path::new("/"), "npm config get registry");
+    let mut variables: Vec<(String, String)> = vec![(
+        "npm_config_registry".to_owned(),
+        registry.stdout.trim().to_owned(),
+    )];
+    for name in REACH {
+        variables.extend(std::env::var(name).map(|value| ((*name).to_owned(), value)));
+    }
+    for (needs, line) in INSTALLS {
+        let line = line.replace("PYTHON", PYTHON);
+        // Whether it can be done at all is found out beside every confinement.
+        let outside = tempfile::tempdir().unwrap();
+        let mut plainly = Command::new("sh");
+        plainly.args(["-c", &line]).current_dir(outside.path());
+        let plainly = run(plainly.envs(variables.clone()), Duration::from_secs(120));
+        if plainly.code() != 0 {
+            assert!(std::env::var_os("CI").is_none(), "{needs}: {plainly:?}");
+            skipped(&format!("`{needs}` reaches no registry here"));
+            continue;
+        }
+        on_each(&[Rung::Pidns], |ground| {
+            for write in ["workspace", "scope"] {
+                let workspace = workspace(ground);
+                workspace.script(
+                    "default",
+                    &[
+                        Turn::command_within(&format!("cd area && {line}"), 200),
+                        Turn::finish(DONE),
+                    ],
+                );
+                workspace.configure("");
+                let mut command = workspace.command("leader");
+                command.args(["run", "--json", "--summary", "installs a package", "do it"]);
+                command.args(["--write", write, "--write-path", "area"]);
+                for (n, (name, value)) in variables.iter().enumerate() {
+                    match std::fs::read(value) {
+                        Ok(bytes) => {
+                            let copy = workspace.write(&format!("area/reach-{n}"), bytes);
+                            command.env(name, copy);
+                        }
+                        Err(_) => {
+                            command.env(name, value);
+                        }
+                    }
+                }
+                hand_over(&workspace);
+                let ended = run(&mut command, BUDGET);
+                assert_eq!(ended.code(), 0, "{ended:?}");
+                let texts = tool_texts(&workspace.conversation("sub_agent_results/agent_1"));
+                let told = format!("{ground:?} {write} {needs}: {}", texts[0]);
+                assert!(texts[0].starts_with("[exit code 0; "), "{told}");
+            }
+        });
+    }
+}
