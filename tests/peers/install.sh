@@ -14,3 +14,7 @@ python3 -m venv --help >/dev/null 2>&1 || { echo "peers: python 3 with venv is n
 [ -x venv/bin/pip ] || python3 -m venv venv
 venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt
 echo "peers: llmock $(venv/bin/python -c 'from importlib.metadata import version; print(version("llmock"))')"
+# Only its data is wanted: the lists of functions, in a folder of their own.
+venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile --upgrade \
+  --target bfcl bfcl-eval==2026.3.23
+echo "peers: bfcl-eval 2026.3.23"

@@ -12,6 +12,8 @@ pub mod check;
 pub mod cli;
 pub mod core;
 pub mod exit;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod io;
 pub mod model;
 pub mod run;

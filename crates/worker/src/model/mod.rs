@@ -10,9 +10,9 @@ mod open;
 mod openai;
 mod reading;
 mod retry;
-mod schema;
+pub(crate) mod schema;
 mod script;
-mod sse;
+pub(crate) mod sse;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -204,4 +204,87 @@ mod tests {
         let plain = plain(&deep, Dialect::Chat).to_string();
         assert_eq!(plain.matches("properties").count(), DEPTH_MAX);
     }
+
+    /// Every `type` of a schema and of those inside it is a word of JSON Schema, and every list
+    /// says what is in it.
+    fn check(schema: &Value) {
+        let Value::Object(fields) = schema else {
+            assert!(schema.is_boolean(), "{schema}");
+            return;
+        };
+        let words = match fields.get("type") {
+            None => Vec::new(),
+            Some(Value::Array(words)) => words.iter().collect(),
+            Some(word) => vec![word],
+        };
+        for word in &words {
+            let word = word.as_str().unwrap();
+            assert_eq!(word_of(word), Some(word), "{schema}");
+        }
+        assert!(
+            words != ["array"] || fields.contains_key("items"),
+            "{schema}"
+        );
+        for (name, value) in fields {
+            match value {
+                _ if ONE.contains(&name.as_str()) => check(value),
+                Value::Array(list) if LIST.contains(&name.as_str()) => list.iter().for_each(check),
+                Value::Object(named) if NAMED.contains(&name.as_str()) => {
+                    named.values().for_each(check);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Every list of functions in the files below a folder, each with its parameters.
+    fn functions_below(folder: &std::path::Path, found: &mut Vec<Value>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                functions_below(&path, found);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            for line in text.lines() {
+                let Ok(value) = serde_json::from_str::<Value>(line) else {
+                    continue;
+                };
+                let named = value.get("function").unwrap_or(&value);
+                let list = match named {
+                    Value::Array(list) => list.clone(),
+                    one => vec![one.clone()],
+                };
+                found.extend(list.iter().filter_map(|one| one.get("parameters")).cloned());
+            }
+        }
+    }
+
+    #[test]
+    fn no_schema_of_a_public_benchmark_is_refused() {
+        // 9 000 functions of the Berkeley collection, with the types of four languages, lists
+        // without items and properties that are called `type`. Installed by tests/peers/install.sh.
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/peers/bfcl/bfcl_eval/data");
+        if !folder.is_dir() {
+            assert!(std::env::var_os("CI").is_none(), "no {folder:?}");
+            use std::io::Write;
+            writeln!(std::io::stderr(), "skipped: run tests/peers/install.sh").ok();
+            return;
+        }
+        let mut found = Vec::new();
+        functions_below(&folder, &mut found);
+        assert!(found.len() > 9_000, "{}", found.len());
+        for schema in &found {
+            for dialect in [Dialect::Chat, Dialect::Messages] {
+                let made = plain(schema, dialect);
+                assert_eq!(made["type"], "object", "{schema}");
+                check(&made);
+                assert_eq!(plain(&made, dialect), made, "{schema}");
+                let properties = schema["properties"].as_object();
+                let kept = made["properties"].as_object().map(serde_json::Map::len);
+                assert_eq!(kept, Some(properties.map_or(0, serde_json::Map::len)));
+            }
+        }
+    }
 }

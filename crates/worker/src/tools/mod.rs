@@ -5,7 +5,7 @@ pub mod background;
 mod blocking;
 mod check_background;
 pub mod command;
-mod edit;
+pub(crate) mod edit;
 mod edit_file;
 mod excerpt;
 mod extract_webpage;

@@ -8,11 +8,11 @@ use crate::tools::limits;
 
 /// What a skill says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Front {
+pub(crate) struct Front {
     /// Its name; none leaves it to its folder.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// What it is for.
-    pub(super) description: String,
+    pub(crate) description: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -27,7 +27,7 @@ struct Keys {
 ///
 /// # Errors
 /// In words, when there is none, it has no end, is too long, is no YAML, or lacks a description.
-pub(super) fn read(text: &str) -> Result<Front, String> {
+pub(crate) fn read(text: &str) -> Result<Front, String> {
     let header = header(text)?;
     let keys = match parse(header) {
         Ok(keys) => keys,

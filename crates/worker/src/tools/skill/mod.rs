@@ -1,6 +1,6 @@
 //! Skills: folders with a `SKILL.md` that says how something is done.
 
 mod find;
-mod front;
+pub(crate) mod front;
 
 pub use find::{Found, SKILL_FILE, Skill, find, user_folder};
