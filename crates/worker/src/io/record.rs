@@ -354,6 +354,25 @@ mod tests {
     }
 
     #[test]
+    fn a_message_costs_the_same_however_many_there_are() {
+        // The shortest of some rounds is the cost without what else the machine does.
+        let root = tempfile::tempdir().unwrap();
+        let cost = |messages: usize| {
+            let mut record = begin(root.path());
+            let began = std::time::Instant::now();
+            for _ in 0..messages {
+                let message = Message::user("x".repeat(100));
+                record.append(message, Vec::new(), turns(1)).unwrap();
+            }
+            began.elapsed()
+        };
+        let shortest = |messages| (0..4).map(|_| cost(messages)).min().unwrap();
+        let (short, long) = (shortest(1_000), shortest(8_000));
+        // Eight times the messages; a quadratic cost would be 64 times as much.
+        assert!(long < short * 24, "{short:?} for 1000, {long:?} for 8000");
+    }
+
+    #[test]
     fn a_shorter_conversation_is_what_both_files_tell() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path();

@@ -144,3 +144,36 @@ fn the_thinking_mode_asks_for_thoughts_unless_the_configuration_says_how() {
         json!({"type": "any"})
     );
 }
+
+#[test]
+fn a_long_conversation_is_made_in_linear_time() {
+    // The shortest of some rounds is the cost without what else the machine does.
+    let cost = |turns: usize| {
+        let mut messages = vec![Message::system("s"), Message::user("u")];
+        for turn in 0..turns {
+            let id = format!("c{turn}");
+            let call = ToolCall::new(id.clone(), "read_file", "{\"path\":\"a\"}");
+            messages.push(Message::assistant(None, vec![call]));
+            messages.push(Message::tool(id, "x".repeat(100)));
+        }
+        let round = || {
+            let began = std::time::Instant::now();
+            let sent = made(&spec(), &messages, &[])["messages"]
+                .as_array()
+                .map(Vec::len);
+            assert_eq!(
+                sent,
+                Some(messages.len() - 1),
+                "the system prompt stands apart"
+            );
+            began.elapsed()
+        };
+        (0..8).map(|_| round()).min().unwrap()
+    };
+    let (short, long) = (cost(1_000), cost(8_000));
+    // Eight times the messages; a quadratic cost would be 64 times as much.
+    assert!(
+        long < short * 24,
+        "{short:?} for 2000 messages, {long:?} for 16000"
+    );
+}
