@@ -269,7 +269,12 @@ fn a_server_that_judges_its_clients_has_nothing_to_say_against_ours() {
             "[models.m]\nprovider = \"openai\"\nmodel = \"gpt-4o\"\n\
              base_url = \"http://127.0.0.1:{port}/v1\"\n"
         ));
-        behave(port, &json!([fault, done]));
+        // An error takes the place of an answer, and a broken stream is one that is broken.
+        let answers = match fault["type"].as_str() {
+            Some("stream_fault") => json!([fault, done, done]),
+            _ => json!([fault, done]),
+        };
+        behave(port, &answers);
         let mut leader = workspace.command("leader");
         let ended = run(
             leader.args(["run", "--json", "do it"]),
