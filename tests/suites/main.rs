@@ -26,6 +26,7 @@ mod ladder;
 mod language;
 mod limits;
 mod looping;
+mod mcp;
 mod memory;
 mod model_headers;
 mod numbers;

@@ -50,6 +50,7 @@ pub fn of_error(code: ErrorCode) -> u8 {
         | ErrorCode::AgentEnded
         | ErrorCode::AgentFailed
         | ErrorCode::WebFailed
+        | ErrorCode::McpFailed
         | ErrorCode::TimedOut
         | ErrorCode::Cancelled => exit::FAILURE,
     }

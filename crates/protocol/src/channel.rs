@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::job::ModelSpec;
+use crate::mcp::McpEnv;
 use crate::stats::Stats;
 use crate::status::{Status, StopReason};
 
@@ -112,12 +113,19 @@ pub struct InitializeResult {
     /// here.
     #[serde(default)]
     pub web_key: Option<WebKey>,
+    /// Values of the variables that MCP servers get. They too travel only here.
+    #[serde(default, skip_serializing_if = "no_values")]
+    pub mcp_env: McpEnv,
     /// Milliseconds until the deadline, counted from now.
     pub remaining_ms: u64,
     /// Values that the worker must neither write nor tell, beside the model's key: secrets of the
     /// leader's surroundings, which its commands do not get and yet may find in a file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+}
+
+fn no_values(env: &McpEnv) -> bool {
+    env.0.is_empty()
 }
 
 impl std::fmt::Debug for InitializeResult {
@@ -128,6 +136,7 @@ impl std::fmt::Debug for InitializeResult {
             .field("model", &self.model)
             .field("remaining_ms", &self.remaining_ms)
             .field("web_key", &self.web_key)
+            .field("mcp_env", &self.mcp_env)
             .field("secrets", &self.secrets.len())
             .finish()
     }
@@ -303,6 +312,7 @@ mod tests {
             model: access,
             remaining_ms: 1,
             web_key: Some(WebKey("tok123456789".to_owned())),
+            mcp_env: McpEnv([("A_TOKEN".to_owned(), "tok123456789".to_owned())].into()),
             secrets: vec!["tok123456789".to_owned()],
         };
         assert!(!format!("{result:?}").contains("tok123456789"));

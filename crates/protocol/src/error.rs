@@ -81,6 +81,8 @@ words!(
         AddressRefused = "address_refused",
         /// A server of the web can't be reached, or answers with a failure.
         WebFailed = "web_failed",
+        /// An MCP server answers with a failure, or is gone.
+        McpFailed = "mcp_failed",
         /// It took too long.
         TimedOut = "timed_out",
         /// Not run, because an earlier call of the same turn ended the run.

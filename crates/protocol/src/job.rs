@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::confinement::{JobConfinement, NetworkMode};
 use crate::ids::{AgentId, ConversationId, RoleId, TaskId};
 use crate::limits;
+use crate::mcp::{McpServerSpec, grant_of_all};
 use crate::status::{Completion, Language, ThinkingMode};
 use crate::tool::worker::Need;
 use crate::web::WebSpec;
@@ -81,6 +82,9 @@ pub struct JobSpec {
     /// What it may have of the web; none for nothing.
     #[serde(default)]
     pub web: Option<WebSpec>,
+    /// The MCP servers that are started for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<McpServerSpec>,
     /// A folder whose texts stand in for the built-in prompts.
     #[serde(default)]
     pub prompts_dir: Option<PathBuf>,
@@ -111,6 +115,12 @@ impl JobSpec {
     pub fn web_in_reach(&self) -> Option<&WebSpec> {
         let has_network = self.confinement.network != NetworkMode::None;
         self.web.as_ref().filter(|_| has_network)
+    }
+
+    /// The granted tools, with those of all servers that are started for it.
+    pub fn grants(tools: Vec<String>, servers: &[McpServerSpec]) -> Vec<String> {
+        let all = servers.iter().map(|server| grant_of_all(&server.name));
+        tools.into_iter().chain(all).collect()
     }
 
     /// What the job gives its agent that tools may need.

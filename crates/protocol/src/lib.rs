@@ -19,6 +19,7 @@ pub mod job;
 pub mod journal;
 pub mod limits;
 pub mod manifest;
+pub mod mcp;
 mod model_headers;
 pub mod place;
 pub mod result;

@@ -40,6 +40,20 @@ pub const MEDIA_SHOWN_BYTES_MAX: u64 = 6 * 1024 * 1024;
 pub const WEB_QUERY_CHARS_MAX: usize = 500;
 /// Hosts that `web.allow_hosts` may name.
 pub const WEB_ALLOW_HOSTS_MAX: usize = 100;
+/// MCP servers that may be configured.
+pub const MCP_SERVERS_MAX: usize = 16;
+/// Bytes of the name of such a server.
+pub const MCP_SERVER_NAME_BYTES_MAX: usize = 32;
+/// Arguments of such a server.
+pub const MCP_ARGS_MAX: usize = 64;
+/// Variables that such a server may name.
+pub const MCP_ENV_MAX: usize = 32;
+/// The longest call of a tool of such a server, unless it is configured, in seconds.
+pub const MCP_CALL_SECONDS: u32 = 60;
+/// The greatest of what may be configured for that, in seconds.
+pub const MCP_CALL_SECONDS_MAX: u32 = 600;
+/// Bytes of a tool's name: what the providers take.
+pub const MCP_TOOL_NAME_BYTES_MAX: usize = 64;
 /// Skills that a system prompt lists.
 pub const SKILLS_LISTED_MAX: usize = 40;
 /// What a system prompt says of one skill.

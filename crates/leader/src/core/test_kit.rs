@@ -69,6 +69,7 @@ pub(crate) fn job(number: u32) -> JobSpec {
         limits: JobLimits::default(),
         confinement: Default::default(),
         web: None,
+        mcp: Vec::new(),
         prompts_dir: None,
         created_at: "2026-03-10T12:00:00Z".to_owned(),
         attempt: 1,

@@ -6,6 +6,7 @@ use protocol::channel::{
 };
 use protocol::error::{ErrorCode, ToolError};
 use protocol::ids::TaskId;
+use protocol::mcp::McpEnv;
 use protocol::wire::{Frame, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RpcError};
 use serde_json::{Value, json};
 
@@ -128,6 +129,7 @@ impl State {
             tools: Vec::new(),
             model: held.plan.access.clone(),
             web_key: held.plan.web_key.clone(),
+            mcp_env: McpEnv::of(&held.plan.job.mcp, |name| self.ground.environment.get(name)),
             remaining_ms: u64::from(held.plan.job.limits.timeout_seconds) * 1_000,
             secrets: self.known.values.clone(),
         };

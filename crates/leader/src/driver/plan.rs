@@ -157,7 +157,7 @@ pub fn plan(
         deliverables_dir,
         write_paths,
         completion: definition.completion,
-        tools: definition.tools,
+        tools: JobSpec::grants(definition.tools, &settings.mcp),
         model: access.spec.for_the_record(),
         limits: JobLimits {
             timeout_seconds: timeout_seconds(params, order.origin, settings)?,
@@ -172,6 +172,7 @@ pub fn plan(
         },
         confinement: settings.job_confinement(),
         web: settings.web.clone(),
+        mcp: settings.mcp.clone(),
         prompts_dir: settings
             .prompts_dir
             .as_ref()
@@ -241,6 +242,7 @@ pub fn plan_again(
         },
         confinement: settings.job_confinement(),
         web: settings.web.clone(),
+        mcp: settings.mcp.clone(),
         prompts_dir: settings
             .prompts_dir
             .as_ref()

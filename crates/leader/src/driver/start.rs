@@ -204,7 +204,9 @@ fn key_names(config: &DriverConfig) -> impl Iterator<Item = &str> {
 /// What this leader knows and nobody is to read: the keys of all models and whatever else in its
 /// environment is called like a secret.
 fn secrets(config: &DriverConfig) -> Secrets {
-    let named: Vec<&str> = key_names(config).collect();
+    let servers = config.settings.mcp.iter();
+    let given = servers.flat_map(|server| server.env.iter().map(String::as_str));
+    let named: Vec<&str> = key_names(config).chain(given).collect();
     let exists = |path: &str| Path::new(path).exists();
     let values = known_values(config.environment.pairs(), &named, &exists);
     Secrets {

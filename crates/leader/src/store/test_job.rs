@@ -27,6 +27,7 @@ pub(crate) fn job(workspace: &Path, deliverables_dir: &str) -> JobSpec {
         limits: JobLimits::default(),
         confinement: Default::default(),
         web: None,
+        mcp: Vec::new(),
         prompts_dir: None,
         created_at: "2026-03-10T12:00:00Z".into(),
         attempt: 1,

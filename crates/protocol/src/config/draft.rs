@@ -12,6 +12,7 @@ use super::settings::{
 use super::trust::Wish;
 use crate::job::ModelSpec;
 use crate::limits;
+use crate::mcp::McpServerSpec;
 use crate::web::WebSpec;
 
 /// Who set a value.
@@ -37,6 +38,8 @@ pub(super) struct Draft {
     pub(super) models: BTreeMap<String, (ModelSpec, String)>,
     /// The web, and who set it.
     pub(super) web: Option<(WebSpec, String)>,
+    /// MCP servers by name, and who set each.
+    servers: BTreeMap<String, (McpServerSpec, String)>,
     warnings: Vec<String>,
     /// What a workspace's file does not get. What holds instead is filled in last.
     pub(super) wishes: Vec<Wish>,
@@ -57,6 +60,12 @@ impl Draft {
     /// Takes a person's web.
     pub(super) fn set_web(&mut self, web: WebSpec, source: &str) {
         self.web = Some((web, source.to_owned()));
+    }
+
+    /// Takes a person's MCP server.
+    pub(super) fn set_server(&mut self, server: McpServerSpec, source: &str) {
+        self.servers
+            .insert(server.name.clone(), (server, source.to_owned()));
     }
 
     /// Adds a warning.
@@ -324,6 +333,11 @@ impl Draft {
             sources.insert("web".to_owned(), source);
             web
         });
+        let mut mcp = Vec::new();
+        for (name, (server, source)) in std::mem::take(&mut self.servers) {
+            sources.insert(format!("mcp.servers.{name}"), source);
+            mcp.push(server);
+        }
         Ok(Settings {
             language: self.language(),
             default_model: self.text("default_model"),
@@ -331,6 +345,7 @@ impl Draft {
             limits,
             models,
             web,
+            mcp,
             require: self.require(),
             highest: self.highest(),
             cgroup: self.text("confinement.cgroup").map(PathBuf::from),

@@ -99,7 +99,7 @@ impl Field<'_> {
             .collect()
     }
 
-    fn whole(&self, min: u32, max: u32) -> Result<u32, ConfigError> {
+    pub(super) fn whole(&self, min: u32, max: u32) -> Result<u32, ConfigError> {
         let rule = format!("a whole number from {min} to {max}");
         let Value::Whole(number) = self.value else {
             return Err(self.misfit(&rule));

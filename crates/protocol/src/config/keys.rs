@@ -155,6 +155,8 @@ pub(super) enum Setting {
 pub(super) const MODELS: &str = "models";
 /// The section of the web.
 pub(super) const WEB: &str = "web";
+/// The section of MCP servers.
+pub(super) const MCP: &str = "mcp";
 /// Sections of which a later version knows more.
 pub(super) const LATER_SECTIONS: &[&str] = &["agents", "launcher", "team"];
 /// The section of what is kept of ended runs.
@@ -185,6 +187,7 @@ pub(super) const TOP: &[&str] = &[
     "confinement",
     "agents",
     "web",
+    MCP,
     "launcher",
     "team",
     RETENTION,

@@ -4,9 +4,10 @@ use super::draft::{Draft, ignored};
 use super::error::{ConfigError, ConfigErrorKind, not_available, secret_in_file, unknown_key};
 use super::field::is_secret_name;
 use super::keys::{
-    CONFINEMENT, Key, LATER_CONFINEMENT, LATER_SECTIONS, MODELS, NUMBERS, RETENTION,
+    CONFINEMENT, Key, LATER_CONFINEMENT, LATER_SECTIONS, MCP, MODELS, NUMBERS, RETENTION,
     RETENTION_NUMBERS, TOP, WEB,
 };
+use super::mcp::read_mcp;
 use super::model::read_model;
 use super::settings::Settings;
 use super::tree::{Entry, Value, parse, place};
@@ -154,6 +155,14 @@ fn read_file(draft: &mut Draft, file: &ConfigFile, trust: Trust) -> Result<(), C
                 }
                 Trust::Workspace => wish_for_web(draft, file, &entry),
             },
+            MCP => match trust {
+                Trust::User | Trust::Accepted => {
+                    for (server, at) in read_mcp(entries_of(&entry, file)?, &file.name)? {
+                        draft.set_server(server, &trust.source(&at));
+                    }
+                }
+                Trust::Workspace => wish_for_servers(draft, file, &entry),
+            },
             later if LATER_SECTIONS.contains(&later) => match trust {
                 Trust::User | Trust::Accepted => return Err(not_available(later, &at)),
                 Trust::Workspace => draft.warn(ignored(later, &at)),
@@ -262,6 +271,21 @@ fn wish_for_web(draft: &mut Draft, file: &ConfigFile, section: &Entry) {
     for entry in entries {
         let key = format!("{WEB}.{}", entry.key);
         draft.wish(key, place(&file.name, entry.line), entry.value.to_toml());
+    }
+}
+
+/// Notes which servers a file that nobody accepted wants. It is not checked: it has no effect.
+fn wish_for_servers(draft: &mut Draft, file: &ConfigFile, section: &Entry) {
+    draft.warn(ignored(MCP, &place(&file.name, section.line)));
+    let groups = section.value.entries().iter();
+    for (group, server) in groups.flat_map(|group| {
+        let servers = group.value.entries().iter();
+        servers.map(move |server| (&group.key, server))
+    }) {
+        for entry in server.value.entries() {
+            let key = format!("{MCP}.{group}.{}.{}", server.key, entry.key);
+            draft.wish(key, place(&file.name, entry.line), entry.value.to_toml());
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod field;
 mod keys;
 mod layers;
 mod list;
+mod mcp;
 mod model;
 mod select;
 mod settings;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::confinement::{GitMode, JobConfinement, NetworkMode, WriteMode};
 use crate::job::{Caps, ModelSpec};
 use crate::limits;
+use crate::mcp::McpServerSpec;
 use crate::status::{Language, words};
 use crate::web::WebSpec;
 
@@ -157,6 +158,8 @@ pub struct Settings {
     pub models: BTreeMap<String, ModelSpec>,
     /// `[web]`; none where there is no such section.
     pub web: Option<WebSpec>,
+    /// `[mcp.servers]` in the order of their names.
+    pub mcp: Vec<McpServerSpec>,
     /// `[confinement] require`.
     pub require: RequiredRung,
     /// `[confinement] highest`: what is above it is not even tried.

@@ -136,6 +136,7 @@ impl Wish {
                 "agents may read pages of these hosts, on private addresses too"
             }
             ("web", _) => "agents may use the web",
+            ("mcp", _) => "agents may start this program and use what it offers",
             ("default_model", _) => "agents use this model unless another is named",
             ("prompts_dir", _) => {
                 "agents are instructed by the files in it, whatever stands in them later"

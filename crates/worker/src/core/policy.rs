@@ -63,6 +63,20 @@ impl Policy {
         Policy { grants }
     }
 
+    /// The same with more tools, each of which runs alone: what they do is not known here.
+    #[must_use]
+    pub fn with_alone<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        for name in names {
+            if self.grants.iter().all(|grant| grant.name != name) {
+                self.grants.push(Grant {
+                    name: name.to_owned(),
+                    manner: Manner::Alone,
+                });
+            }
+        }
+        self
+    }
+
     /// Whether and how a call may run. Names match exactly: a name with a blank or a prefix is
     /// another tool, and running the nearest one would run what nobody asked for.
     ///

@@ -207,6 +207,7 @@ pub(crate) mod tests {
             limits: JobLimits::default(),
             confinement: Default::default(),
             web: None,
+            mcp: Vec::new(),
             prompts_dir: None,
             created_at: "2026-03-10T12:00:00Z".into(),
             attempt: 1,

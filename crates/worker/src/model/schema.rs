@@ -74,7 +74,8 @@ fn mended(schema: &Value, depth: usize) -> Value {
                 .filter(|name| name.is_string())
                 .cloned()
                 .collect(),
-            ("required", _) => continue,
+            // Which draft it is written in; some providers refuse the word.
+            ("required" | "$schema", _) => continue,
             ("items", Value::Array(list)) => list.first().map_or_else(|| json!({}), below),
             (word, value) if ONE.contains(&word) => below(value),
             (word, Value::Array(list)) if LIST.contains(&word) => list.iter().map(below).collect(),

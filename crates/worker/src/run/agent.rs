@@ -79,6 +79,7 @@ impl Agent {
         let (outcome, cause) = self.converse(first).await;
         // Before the end is told: nothing of this agent changes a file after its report.
         self.toolbox.context.background.end_all().await;
+        self.toolbox.servers.end_all().await;
         let stats = self.machine.stats(self.around.watch.time());
         tracing::info!(
             success = outcome.success,

@@ -13,6 +13,7 @@ use protocol::confinement::{NetworkMode, WriteMode};
 use protocol::conversation::{Message, Role};
 use protocol::job::JobSpec;
 use protocol::limits::START_TIMEOUT_SECONDS;
+use protocol::mcp::McpEnv;
 use protocol::status::{Completion, StopReason};
 use protocol::text::{FirstMessage, Prompts};
 use protocol::tool::worker::Need;
@@ -37,6 +38,7 @@ use crate::run::toolbox::{Toolbox, offered};
 use crate::run::watch::Watch;
 use crate::tools::background::Background;
 use crate::tools::command::{CommandWorld, Keeping};
+use crate::tools::mcp::{Servers, Wanted};
 use crate::tools::project::Project;
 use crate::tools::skill::user_folder;
 use crate::tools::web::Web;
@@ -71,7 +73,8 @@ pub async fn alone(
     let within = Duration::from_secs(u64::from(start.job.spec.limits.timeout_seconds));
     let (mut around, job, prompts) = open_surroundings(start, None, within)?;
     around.hide(secrets::mask(&access, web_key.as_ref(), &[]));
-    Ok(work(around, job, prompts, (access, web_key), &[], None).await)
+    let keys = (access, web_key, McpEnv::default());
+    Ok(work(around, job, prompts, keys, &[], None).await)
 }
 
 /// Runs a worker under a leader: says `initialize`, and gets its model and its time.
@@ -115,7 +118,7 @@ pub async fn under_leader(
         Err(why) => return Ok(around.fail(why, StopReason::ProtocolError, None).await),
     };
     around.watch.restart(welcome.remaining_ms);
-    let keys = (welcome.model, welcome.web_key);
+    let keys = (welcome.model, welcome.web_key, welcome.mcp_env);
     around.hide(secrets::mask(&keys.0, keys.1.as_ref(), &welcome.secrets));
     Ok(work(around, job, prompts, keys, &welcome.tools, Some(leader)).await)
 }
@@ -158,7 +161,7 @@ async fn work(
     mut around: Surroundings,
     job: Job,
     prompts: Prompts,
-    (access, web_key): (ModelAccess, Option<WebKey>),
+    (access, web_key, mcp_env): (ModelAccess, Option<WebKey>, McpEnv),
     served: &[Value],
     leader: Option<Leader>,
 ) -> Ended {
@@ -188,11 +191,38 @@ async fn work(
         Some(last) if last.role == Role::Assistant => vec![Message::user(prompts.reminder())],
         Some(_) => Vec::new(),
     };
-    let offered = offered(&prompts, &spec.tools, &has(spec, &project), served);
+    let context = ToolContext {
+        workspace: spec.workspace.clone(),
+        deliverables_dir: spec.workspace.join(&spec.deliverables_dir),
+        agent_dir: around.agent_dir.clone(),
+        write_scope: write_scope(spec),
+        prompts: Arc::new(prompts.clone()),
+        commands: command_world(spec),
+        hidden_env: hidden_env(&access, spec),
+        mask: around.reporter.mask.clone(),
+        keeping: Arc::clone(&around.keeping),
+        background: Arc::new(Background::new()),
+        vision: spec.has().contains(&Need::Vision),
+        web: Arc::new(Web {
+            spec: spec.web_in_reach().cloned(),
+            key: web_key.map(|WebKey(key)| key),
+        }),
+        skills: Arc::clone(&project.skills),
+    };
+    let mut servers = match start_servers(&mut around, spec, mcp_env, &context).await {
+        Ok(servers) => servers,
+        Err(cause) => {
+            let reason = cause.reason();
+            return around.fail(String::new(), reason, Some(cause)).await;
+        }
+    };
+    let mut offered = offered(&prompts, &spec.tools, &has(spec, &project), served);
     let policy = Policy::new(
         spec.tools.iter().map(String::as_str),
         served.iter().filter_map(|tool| tool["name"].as_str()),
-    );
+    )
+    .with_alone(servers.offered.iter().map(|tool| tool.name.as_str()));
+    offered.extend(servers.offered.iter().cloned());
     let rules = Rules {
         completion: completion(spec, leader.is_some()),
         max_turns: spec.limits.max_turns,
@@ -200,33 +230,45 @@ async fn work(
         context_tokens: access.spec.context_tokens,
         prices: Prices::of(&access.spec),
     };
-    let machine = Machine::new(rules, policy, prompts.clone(), spec.display_name.clone());
-    let deliverables_dir = spec.workspace.join(&spec.deliverables_dir);
+    let machine = Machine::new(rules, policy, prompts, spec.display_name.clone());
+    let mut own = list::all();
+    own.extend(servers.take_tools());
     let toolbox = Toolbox {
-        own: list::all(),
+        own,
         leader,
-        context: ToolContext {
-            workspace: spec.workspace.clone(),
-            deliverables_dir,
-            agent_dir: around.agent_dir.clone(),
-            write_scope: write_scope(spec),
-            prompts: Arc::new(prompts),
-            commands: command_world(spec),
-            hidden_env: hidden_env(&access, spec),
-            mask: around.reporter.mask.clone(),
-            keeping: Arc::clone(&around.keeping),
-            background: Arc::new(Background::new()),
-            vision: spec.has().contains(&Need::Vision),
-            web: Arc::new(Web {
-                spec: spec.web_in_reach().cloned(),
-                key: web_key.map(|WebKey(key)| key),
-            }),
-            skills: Arc::clone(&project.skills),
-        },
+        context,
+        servers,
     };
     Agent::new(around, machine, model, offered, toolbox, spec)
         .run(first)
         .await
+}
+
+/// Starts the MCP servers of the job; nothing where it has none.
+///
+/// # Errors
+/// What ends the run meanwhile.
+async fn start_servers(
+    around: &mut Surroundings,
+    spec: &JobSpec,
+    env: McpEnv,
+    context: &ToolContext,
+) -> Result<Servers, StopCause> {
+    if spec.mcp.is_empty() {
+        return Ok(Servers::default());
+    }
+    let wanted = Wanted {
+        servers: spec.mcp.clone(),
+        granted: spec.tools.clone(),
+        env,
+    };
+    let starting = Servers::start(&wanted, context);
+    let servers = around.watch.race(starting, None, |_, _, _| Ok(())).await?;
+    for warning in &servers.warnings {
+        tracing::warn!(warning, "the agent goes on without an MCP server");
+        around.reporter.tell_people(&format!("warning: {warning}"));
+    }
+    Ok(servers)
 }
 
 /// What the file tools let it write; empty means the whole workspace.

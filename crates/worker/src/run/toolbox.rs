@@ -17,6 +17,7 @@ use crate::core::turn::CallResult;
 use crate::io::channel::Leader;
 use crate::model::OfferedTool;
 use crate::run::caught::{all, caught};
+use crate::tools::mcp::Servers;
 use crate::tools::{Tally, Tool, ToolContext, ToolOutput, large, list};
 
 /// Everything that an agent may call.
@@ -28,6 +29,8 @@ pub struct Toolbox {
     pub leader: Option<Leader>,
     /// What the tools may know.
     pub context: ToolContext,
+    /// The MCP servers, which end with the run.
+    pub servers: Servers,
 }
 
 impl Toolbox {
@@ -232,6 +235,7 @@ mod tests {
         Toolbox {
             own,
             leader: None,
+            servers: Servers::default(),
             context: ToolContext {
                 workspace: dir.to_owned(),
                 deliverables_dir: dir.join("out"),

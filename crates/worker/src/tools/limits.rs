@@ -52,6 +52,30 @@ pub(crate) const OUTPUT_DRAIN_MS: u64 = 500;
 pub(crate) const KEEPER_LATE_MS: u64 = 5_000;
 /// From the kill of a command until its end is no longer waited for, in milliseconds.
 pub(crate) const KILL_WAIT_MS: u64 = 5_000;
+/// From the start of an MCP server until it has told its tools, in seconds.
+pub(crate) const MCP_START_SECONDS: u64 = 10;
+/// How often an MCP server is started in one run.
+pub(crate) const MCP_STARTS_MAX: u32 = 2;
+/// How long telling an MCP server that a call is given up may take, in milliseconds.
+pub(crate) const MCP_CANCEL_MS: u64 = 1_000;
+/// Bytes of one message of an MCP server.
+pub(crate) const MCP_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Lines that an MCP server may write until it has answered.
+pub(crate) const MCP_LINES_MAX: usize = 10_000;
+/// Bytes that an MCP server may write until it has answered.
+pub(crate) const MCP_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Pages of the list of tools of an MCP server.
+pub(crate) const MCP_PAGES_MAX: usize = 20;
+/// Tools of an MCP server.
+pub(crate) const MCP_TOOLS_MAX: usize = 128;
+/// Bytes of the schema of one of its tools: it stands in each request.
+pub(crate) const MCP_SCHEMA_BYTES_MAX: usize = 16 * 1024;
+/// Characters of the description of one of its tools.
+pub(crate) const MCP_DESCRIPTION_CHARS_MAX: usize = 2_000;
+/// Bytes of the standard error of an MCP server that are kept in its file.
+pub(crate) const MCP_LOG_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of it that are told when the server is gone.
+pub(crate) const MCP_TAIL_BYTES: usize = 1_000;
 /// From the start of a jail's trial until it is given up, in milliseconds.
 pub(crate) const TRIAL_MS: u64 = 5_000;
 /// Background commands that are remembered after their end; older ones are forgotten.

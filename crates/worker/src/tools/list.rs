@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn every_tool_of_the_protocol_is_there_in_its_order() {
-        let names: Vec<&str> = all().iter().map(|tool| tool.name()).collect();
+        let all = all();
+        let names: Vec<&str> = all.iter().map(|tool| tool.name()).collect();
         let wanted: Vec<&str> = WORKER_TOOLS.iter().map(|tool| tool.name).collect();
         assert_eq!(names, wanted);
     }

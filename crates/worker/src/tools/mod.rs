@@ -15,6 +15,7 @@ mod finish_task;
 pub mod large;
 mod limits;
 pub mod list;
+pub mod mcp;
 mod names;
 mod nearest;
 mod output;
@@ -104,8 +105,9 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 /// One tool. A call may be dropped at any await point (deadline, stop); what it started must
 /// then be ended by its own drop guards.
 pub trait Tool: Send + Sync + std::fmt::Debug {
-    /// Its name, as in [`protocol::tool::worker::WORKER_TOOLS`].
-    fn name(&self) -> &'static str;
+    /// Its name, as in [`protocol::tool::worker::WORKER_TOOLS`] or as an MCP server's tool is
+    /// called.
+    fn name(&self) -> &str;
 
     /// What an agent that runs this call is doing, for `last_action`, in its language.
     fn action(&self, arguments: &str, prompts: &Prompts) -> String;

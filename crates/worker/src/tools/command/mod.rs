@@ -8,6 +8,7 @@ mod environment;
 mod group;
 mod keeping;
 mod kept;
+mod lasting;
 mod order;
 mod reading;
 mod refusal;
@@ -24,5 +25,6 @@ pub use world::CommandWorld;
 
 pub(crate) use control::{Control, Remote, control};
 pub(crate) use ending::{Ended, state, tell};
+pub(crate) use lasting::{Held, Lasting, Recipe, Secrets, start_lasting};
 pub(crate) use order::Order;
 pub(crate) use run::{Running, begin, run};
