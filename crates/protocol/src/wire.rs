@@ -274,6 +274,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A number beyond 64 bits was read a little off, and written as another one than came.
+    #[test]
+    fn a_number_of_any_size_is_written_as_it_was_read() {
+        let line = format!(
+            r#"{{"id":{}1,"method":"x","params":{{"n":1.7e-7}}}}"#,
+            "6".repeat(60)
+        );
+        let frame = Frame::parse(line.as_bytes()).unwrap();
+        assert_eq!(Frame::parse(frame.to_line().as_bytes()), Ok(frame));
+    }
+
     #[test]
     fn frames_survive_the_wire() {
         let frames = [
