@@ -35,7 +35,28 @@ pub fn confinement_text(confinement: &Value) -> String {
         text.push_str(": ");
         text.push_str(&parts.join(", "));
     }
+    text.push_str(&commands_text(confinement));
     text
+}
+
+/// What commands have otherwise than their worker, or are held by less than a keeper; empty where
+/// nothing of that is so.
+fn commands_text(confinement: &Value) -> String {
+    let commands = &confinement["commands"];
+    let mut parts = Vec::new();
+    if let Some(by) = commands["held_by"].as_str().filter(|by| *by != "keeper") {
+        parts.push(format!("held by {}", plain(by)));
+    }
+    let network = commands["network"].as_str();
+    if let Some(word) = network.filter(|word| confinement["network"] != **word) {
+        let asked = commands["asked_network"].as_str();
+        let asked = asked.map_or(String::new(), |asked| format!(" (asked: {})", plain(asked)));
+        parts.push(format!("network {}{asked}", plain(word)));
+    }
+    match parts.as_slice() {
+        [] => String::new(),
+        parts => format!("; commands: {}", parts.join(", ")),
+    }
 }
 
 /// What does not hold, one text each.
@@ -66,6 +87,24 @@ mod tests {
         );
         assert_eq!(gaps(&whole), ["a\u{FFFD}[31mb", "c"]);
         assert_eq!(confinement_text(&json!({"rung": "pidns"})), "pidns");
+        let with = |network: &str, commands: Value| {
+            confinement_text(&json!({"rung": "pidns", "network": network, "commands": commands}))
+        };
+        assert_eq!(
+            with("full", json!({"held_by": "keeper", "network": "full"})),
+            "pidns: network full"
+        );
+        assert_eq!(
+            with("full", json!({"held_by": "keeper", "network": "loopback"})),
+            "pidns: network full; commands: network loopback"
+        );
+        assert_eq!(
+            with(
+                "full",
+                json!({"held_by": "jail", "network": "nothing", "asked_network": "loopback"})
+            ),
+            "pidns: network full; commands: held by jail, network nothing (asked: loopback)"
+        );
         assert_eq!(confinement_text(&Value::Null), "");
         assert_eq!(gaps(&Value::Null), Vec::<String>::new());
     }
