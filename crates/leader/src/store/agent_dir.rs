@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use confine::files::{Open, PROTECTED_NAMES};
 use protocol::confinement::WriteMode;
 use protocol::error::{ErrorCode, ToolError};
 use protocol::job::{AGENT_DIR, JOB_FILE, JobSpec, SYSTEM_PROMPT_FILE, TASK_FILE};
@@ -132,14 +133,16 @@ impl AgentDir {
     }
 }
 
-/// In a scope the kernel can open only what is there, so a write path that is missing is made, as a
-/// directory.
+/// Where the rest is closed the kernel can open only what is there, so a write path that is missing
+/// is made, as a directory: each in a scope, else those in what is protected.
 fn make_write_paths(workspace: &Dir, job: &JobSpec) -> Result<(), ToolError> {
-    match job.confinement.write {
-        WriteMode::Workspace => return Ok(()),
-        WriteMode::Scope => {}
-    }
-    for path in &job.write_paths {
+    let is_closed = |path: &&PathBuf| match job.confinement.write {
+        WriteMode::Scope => true,
+        WriteMode::Workspace => PROTECTED_NAMES
+            .iter()
+            .any(|protected| protected.open == Open::Own && path.starts_with(protected.name)),
+    };
+    for path in job.write_paths.iter().filter(is_closed) {
         if workspace.path().join(path).symlink_metadata().is_ok() {
             continue;
         }
@@ -250,6 +253,25 @@ mod tests {
             serde_json::from_slice(&fs::read(own.join("job.json")).unwrap()).unwrap();
         assert_eq!(read, job);
         assert_eq!(dir.own_replaced_by(), None);
+    }
+
+    /// A write path in a protected folder that was not there was only told as a gap, and its agent
+    /// could not write what it had been given.
+    #[test]
+    fn missing_write_paths_are_made_where_the_rest_is_closed() {
+        for (mode, made) in [
+            (WriteMode::Workspace, [true, false]),
+            (WriteMode::Scope, [true, true]),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let mut job = job(place.path(), "d");
+            job.confinement.write = mode;
+            job.write_paths = [".worktrees/x", "plain"].map(PathBuf::from).to_vec();
+            AgentDir::prepare(place.path(), files(&job)).unwrap();
+            let there = |path: &PathBuf| place.path().join(path).is_dir();
+            let found: Vec<bool> = job.write_paths.iter().map(there).collect();
+            assert_eq!(found, made, "{mode}");
+        }
     }
 
     #[test]
