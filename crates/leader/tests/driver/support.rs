@@ -44,7 +44,8 @@ journal() {
     printf '{"kind":"start","format":1,"agent_id":1,"task_id":"%s","role_id":null,"summary":"s","created_at":"2026-03-10T12:00:00Z"}\n' "$task" >"$own/journal.jsonl"
     printf '{"kind":"message","message":{"role":"assistant","content":"half way"},"stats":{"turns":1}}\n' >>"$own/journal.jsonl"
 }
-alive() { exec 9>"$out/../alive"; }
+# The pipe lies in the workspace, where a worker is started.
+alive() { exec 9>alive; }
 "#;
 
 /// Long enough for anything on a busy machine; never waited out when all is well.
